@@ -1,0 +1,33 @@
+# Cleans up after one lab, whose owner holds the other end of our standard input: end-of-file means
+# that the owner is done, or dead. We are told nothing but the lab's name. Whatever belongs to the
+# lab carries it (processes in their environment, namespaces in their name), so nothing can exist
+# that we were not told of. Complaints go to standard output.
+#
+# $1: name of the lab   $2: its directory   $3: the environment variable that marks its processes
+
+trap '' HUP INT TERM
+while read -r _; do :; done
+exec 2>&1
+
+pids() {
+    grep -lzxF "$3=$1" /proc/[0-9]*/environ 2>/dev/null | cut -d/ -f3
+}
+
+# Not once but until none is left: one may have been starting another.
+tries=0
+while left=$(pids "$@"); [ -n "$left" ]; do
+    tries=$((tries + 1))
+    if [ "$tries" -gt 100 ]; then
+        echo "processes survive: $left"
+        break
+    fi
+    # A process that went by itself meanwhile is no error.
+    kill -KILL $left 2>/dev/null
+    sleep 0.02
+done
+
+for netns in /run/netns/"$1"-*; do
+    [ -e "$netns" ] && ip netns delete "${netns##*/}"
+done
+
+rm -rf -- "$2"

@@ -1,0 +1,27 @@
+//! Real switches, namespaces and traffic, as guards.
+//!
+//! A test starts with a [`Lab`] and asks it for what it needs: a [`Netns`], an [`OvsdbServer`], an
+//! [`Ovs`], or a whole [`Fabric`] of nodes. Everything belongs to one lab, is named after it, and
+//! goes with it, however the process ends: the lab's janitor is a process of its own that cleans up
+//! when it sees the owner die. Two labs never meet, because each has its own names and its own
+//! directory and all its traffic stays in its own namespaces.
+//!
+//! Missing privilege is an error, never a skip. When a test panics, each switch prints itself before
+//! it goes; so a test should `unwrap` what it gets from here rather than return an `Err`, which
+//! would end the guards before anything has failed.
+//!
+//! This crate knows nothing of Osier: what it reports comes from foreign tools (`ip`, `ovs-vsctl`,
+//! `ovs-ofctl`, `ping`), so that it can judge our own code.
+
+mod command;
+mod janitor;
+mod lab;
+mod netns;
+mod process;
+mod wait;
+
+pub use command::{Command, CommandError, Output};
+pub use lab::{Lab, LabError, NotRoot, require_root};
+pub use netns::Netns;
+pub use process::{Process, Usage};
+pub use wait::{Timeout, wait_until};
