@@ -14,14 +14,25 @@
 //! `ovs-ofctl`, `ping`), so that it can judge our own code.
 
 mod command;
+mod daemon;
 mod janitor;
 mod lab;
 mod netns;
+mod ovs;
+mod ovsdb_cluster;
+mod ovsdb_server;
 mod process;
 mod wait;
 
 pub use command::{Command, CommandError, Output};
+pub use daemon::DaemonError;
 pub use lab::{Lab, LabError, NotRoot, require_root};
 pub use netns::Netns;
+pub use ovs::{FailMode, Ovs};
+pub use ovsdb_cluster::OvsdbCluster;
+pub use ovsdb_server::{OvsdbServer, OvsdbServerBuilder, TlsFiles};
 pub use process::{Process, Usage};
 pub use wait::{Timeout, wait_until};
+
+/// For [`Process::signal`].
+pub use nix::sys::signal::Signal;
