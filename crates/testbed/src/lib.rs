@@ -15,19 +15,26 @@
 
 mod command;
 mod daemon;
+mod endpoint;
+mod fabric;
 mod janitor;
 mod lab;
 mod netns;
+mod node;
 mod ovs;
 mod ovsdb_cluster;
 mod ovsdb_server;
 mod process;
+pub mod traffic;
 mod wait;
 
 pub use command::{Command, CommandError, Output};
 pub use daemon::DaemonError;
+pub use endpoint::{AttachError, Endpoint, EndpointConfig, MacAddr};
+pub use fabric::{Fabric, FabricError, Family};
 pub use lab::{Lab, LabError, NotRoot, require_root};
 pub use netns::Netns;
+pub use node::{Node, Tunnel};
 pub use ovs::{FailMode, Ovs};
 pub use ovsdb_cluster::OvsdbCluster;
 pub use ovsdb_server::{OvsdbServer, OvsdbServerBuilder, TlsFiles};

@@ -119,7 +119,8 @@ impl Ovs {
         self.vswitchd.tool(program)
     }
 
-    /// Kills `ovs-vswitchd` with SIGKILL: flows, connections and internal ports are gone.
+    /// Kills `ovs-vswitchd` with SIGKILL: flows and connections are gone, the devices
+    /// of internal ports stay.
     pub fn kill_vswitchd(&mut self) {
         self.vswitchd.kill();
     }
