@@ -195,7 +195,7 @@ impl Command {
     /// The command line as one would type it, for messages.
     pub(crate) fn line(&self) -> String {
         let mut line = String::new();
-        if !self.netns.name().is_empty() {
+        if !self.netns.is_host() {
             line = format!("ip netns exec {} ", self.netns.name());
         }
         line.push_str(&self.program);

@@ -22,6 +22,9 @@ const READY: Duration = Duration::from_secs(20);
 /// A daemon did not come up.
 #[derive(Debug, thiserror::Error)]
 pub enum DaemonError {
+    /// A switch must have a namespace of its own.
+    #[error("a switch in the host's namespace would leave its devices behind")]
+    Host,
     /// Its directory could not be made.
     #[error("no place for the daemon")]
     Place(#[from] LabError),

@@ -55,6 +55,11 @@ impl Netns {
         self.inner.named.as_ref().map_or("", |named| &named.name)
     }
 
+    /// Whether this is the namespace that the process itself is in.
+    pub fn is_host(&self) -> bool {
+        self.inner.named.is_none()
+    }
+
     /// The lab it belongs to.
     pub fn lab(&self) -> &Lab {
         &self.inner.lab

@@ -36,7 +36,13 @@ pub struct Ovs {
 
 impl Ovs {
     /// Starts an empty switch in `netns`, in the lab's subdirectory `name`.
+    ///
+    /// Not in the host's namespace: the datapath's devices survive its daemon, and only with their
+    /// namespace do they surely go. Its sockets are reached from any namespace.
     pub fn start(netns: &Netns, name: &str) -> Result<Self, DaemonError> {
+        if netns.is_host() {
+            return Err(DaemonError::Host);
+        }
         let database =
             OvsdbServer::builder(netns, name).remote(MANAGERS).start(Path::new(SCHEMA))?;
         let vswitchd = Daemon::new("ovs-vswitchd", netns.clone(), database.dir().to_owned());
