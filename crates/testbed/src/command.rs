@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
+use std::mem::take;
 use std::os::unix::process::CommandExt;
 use std::process::{self, Child, ExitStatus, Stdio};
 use std::sync::mpsc;
@@ -9,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::janitor::LAB_VARIABLE;
-use crate::netns::Netns;
+use crate::netns::{Netns, NetnsError};
 use crate::process::Process;
 use crate::wait::wait_until;
 
@@ -21,14 +22,9 @@ pub enum CommandError {
     /// The command line had no program.
     #[error("no command given")]
     Empty,
-    /// The namespace could not be entered.
-    #[error("cannot enter namespace {netns}")]
-    Enter {
-        /// Its name.
-        netns: String,
-        /// Why.
-        source: io::Error,
-    },
+    /// Its namespace could not be entered or prepared.
+    #[error(transparent)]
+    Namespace(#[from] NetnsError),
     /// The program could not be started.
     #[error("cannot start `{command}`")]
     Start {
@@ -66,16 +62,6 @@ pub enum CommandError {
     Lost {
         /// The command line.
         command: String,
-        /// Why.
-        source: io::Error,
-    },
-    /// A kernel parameter could not be set.
-    #[error("cannot write {value} to {path}")]
-    Sysctl {
-        /// The file.
-        path: String,
-        /// The value.
-        value: String,
         /// Why.
         source: io::Error,
     },
@@ -147,10 +133,10 @@ impl Command {
     }
 
     /// Runs it to its end; any exit status is fine.
-    pub fn output(self) -> Result<Output, CommandError> {
+    pub fn output(mut self) -> Result<Output, CommandError> {
         let end = Instant::now() + self.deadline;
         let mut child = self.start(Stdio::piped(), Stdio::piped(), Stdio::piped())?;
-        feed(&mut child, self.input.clone());
+        feed(&mut child, take(&mut self.input));
         let stdout = Collected::of(child.stdout.take());
         let stderr = Collected::of(child.stderr.take());
         let (stdout, stdout_ended) = stdout.until(end);

@@ -87,14 +87,9 @@ impl Daemon {
         self.process = None;
         let process = tool(&self.netns, &self.dir, self.program)
             .args(args)
-            .args(["ctl", "log", "pid"].map(|kind| {
-                let option = match kind {
-                    "ctl" => "unixctl",
-                    "log" => "log-file",
-                    _ => "pidfile",
-                };
-                format!("--{option}={}", self.file(kind).display())
-            }))
+            .args([("unixctl", "ctl"), ("log-file", "log"), ("pidfile", "pid")].map(
+                |(option, extension)| format!("--{option}={}", self.file(extension).display()),
+            ))
             .args(["--no-chdir", "-vconsole:off", "-vsyslog:off"])
             .spawn()?;
         self.process = Some(process);

@@ -33,7 +33,7 @@ pub use daemon::DaemonError;
 pub use endpoint::{AttachError, Endpoint, EndpointConfig, MacAddr};
 pub use fabric::{Fabric, FabricError, Family};
 pub use lab::{Lab, LabError, NotRoot, require_root};
-pub use netns::Netns;
+pub use netns::{Netns, NetnsError};
 pub use node::{Node, Tunnel};
 pub use ovs::{FailMode, Ovs};
 pub use ovsdb_cluster::OvsdbCluster;

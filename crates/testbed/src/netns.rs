@@ -6,7 +6,7 @@
 
 use std::fs::File;
 use std::io;
-use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::thread;
@@ -15,6 +15,39 @@ use nix::sched::{CloneFlags, setns};
 
 use crate::command::{Command, CommandError};
 use crate::lab::Lab;
+
+/// Something could not be done inside a namespace.
+#[derive(Debug, thiserror::Error)]
+pub enum NetnsError {
+    /// It could not be entered.
+    #[error("cannot enter namespace {netns}")]
+    Enter {
+        /// Its name.
+        netns: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// A kernel parameter could not be set.
+    #[error("cannot write {value} to {path}")]
+    Sysctl {
+        /// The file.
+        path: String,
+        /// The value.
+        value: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// A socket could not be bound or connected.
+    #[error("no socket for {address} in namespace {netns}")]
+    Socket {
+        /// Where to.
+        address: SocketAddr,
+        /// The namespace's name.
+        netns: String,
+        /// Why.
+        source: io::Error,
+    },
+}
 
 /// A network namespace; a cheap handle. The namespace goes with the last one.
 #[derive(Clone, Debug)]
@@ -44,7 +77,7 @@ impl Netns {
         let name = format!("{}-{name}", lab.id());
         lab.host().run(&["ip", "netns", "add", &name])?;
         let handle = File::open(format!("/run/netns/{name}"))
-            .map_err(|source| CommandError::Enter { netns: name.clone(), source })?;
+            .map_err(|source| NetnsError::Enter { netns: name.clone(), source })?;
         let netns = Self { inner: Arc::new(Inner { lab, named: Some(Named { name, handle }) }) };
         netns.run(&["ip", "link", "set", "lo", "up"])?;
         Ok(netns)
@@ -66,7 +99,7 @@ impl Netns {
     }
 
     /// Runs `work` on a thread inside the namespace.
-    pub fn within<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, CommandError> {
+    pub fn within<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, NetnsError> {
         let inside = || {
             if let Some(Named { handle, .. }) = &self.inner.named {
                 setns(handle, CloneFlags::CLONE_NEWNET)?;
@@ -75,7 +108,7 @@ impl Netns {
         };
         thread::scope(|scope| scope.spawn(inside).join())
             .unwrap_or_else(|panic| resume_unwind(panic))
-            .map_err(|e: nix::Error| CommandError::Enter {
+            .map_err(|e: nix::Error| NetnsError::Enter {
                 netns: self.name().to_owned(),
                 source: e.into(),
             })
@@ -98,27 +131,41 @@ impl Netns {
     }
 
     /// Sets a kernel parameter inside, named as `sysctl` does with slashes: `net/ipv4/ip_forward`.
-    pub fn sysctl(&self, name: &str, value: &str) -> Result<(), CommandError> {
+    pub fn sysctl(&self, name: &str, value: &str) -> Result<(), NetnsError> {
         let path = format!("/proc/sys/{name}");
-        self.within(|| std::fs::write(&path, value))?.map_err(|source| CommandError::Sysctl {
+        self.within(|| std::fs::write(&path, value))?.map_err(|source| NetnsError::Sysctl {
             path,
             value: value.to_owned(),
             source,
         })
     }
 
-    /// A UDP socket inside; it stays there when used from outside.
-    pub fn udp_bind(&self, address: SocketAddr) -> Result<io::Result<UdpSocket>, CommandError> {
-        self.within(|| UdpSocket::bind(address))
+    /// A UDP socket inside; it stays there when used from outside, as all sockets do.
+    pub fn udp_bind(&self, address: SocketAddr) -> Result<UdpSocket, NetnsError> {
+        self.socket(address, || UdpSocket::bind(address))
     }
 
-    /// A listening TCP socket inside; what it accepts is inside too.
-    pub fn tcp_listen(&self, address: SocketAddr) -> Result<io::Result<TcpListener>, CommandError> {
-        self.within(|| TcpListener::bind(address))
+    /// A listening TCP socket inside.
+    pub fn tcp_listen(&self, address: SocketAddr) -> Result<TcpListener, NetnsError> {
+        self.socket(address, || TcpListener::bind(address))
+    }
+
+    /// A TCP connection from inside.
+    pub fn tcp_connect(&self, address: SocketAddr) -> Result<TcpStream, NetnsError> {
+        self.socket(address, || TcpStream::connect(address))
+    }
+
+    fn socket<S: Send>(
+        &self,
+        address: SocketAddr,
+        open: impl FnOnce() -> io::Result<S> + Send,
+    ) -> Result<S, NetnsError> {
+        let netns = self.name().to_owned();
+        self.within(open)?.map_err(|source| NetnsError::Socket { address, netns, source })
     }
 
     /// Whether someone inside listens on this TCP port.
-    pub fn listens_on_tcp(&self, port: u16) -> Result<bool, CommandError> {
+    pub fn listens_on_tcp(&self, port: u16) -> Result<bool, NetnsError> {
         const LISTEN: &str = "0A";
         let port = format!(":{port:04X}");
         // Not `/proc/net`, which shows the namespace of the process' first thread.

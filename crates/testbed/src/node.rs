@@ -11,7 +11,7 @@ use crate::command::CommandError;
 use crate::daemon::DaemonError;
 use crate::endpoint::{AttachError, Endpoint, EndpointConfig};
 use crate::fabric::{FabricError, Family};
-use crate::netns::Netns;
+use crate::netns::{Netns, NetnsError};
 use crate::ovs::{FailMode, Ovs};
 
 const UPLINK: &str = "uplink";
@@ -69,7 +69,7 @@ impl Node {
             "link add {name} mtu {mtu} type veth peer name {UPLINK} mtu {mtu} netns {}",
             netns.name()
         ))?;
-        silence(&netns, UPLINK)?;
+        silence(&netns, UPLINK).map_err(CommandError::from)?;
         netns.ip(&format!("link set {UPLINK} up"))?;
         let ovs = Ovs::start(&netns, name)?;
         ovs.add_bridge(Self::PHYSICAL, FailMode::Standalone)?;
@@ -184,7 +184,7 @@ impl Node {
 ///
 /// It would answer ARP for any address of the node, here with the wrong MAC, and packets would go
 /// around the switch; it would also send IPv6 packets of its own.
-pub(crate) fn silence(netns: &Netns, interface: &str) -> Result<(), CommandError> {
+pub(crate) fn silence(netns: &Netns, interface: &str) -> Result<(), NetnsError> {
     netns.sysctl(&format!("net/ipv4/conf/{interface}/arp_ignore"), "1")?;
     netns.sysctl(&format!("net/ipv6/conf/{interface}/disable_ipv6"), "1")
 }

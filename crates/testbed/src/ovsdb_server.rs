@@ -3,6 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::thread::panicking;
 
 use crate::command::CommandError;
 use crate::daemon::{Daemon, DaemonError, accepts};
@@ -31,7 +32,8 @@ pub struct OvsdbServerBuilder {
     remotes: Vec<String>,
 }
 
-/// An `ovsdb-server`, always on a Unix socket, and on TCP or TLS if asked for.
+/// An `ovsdb-server`, always on a Unix socket, and on TCP or TLS if asked for. A panicking owner
+/// makes it print its log.
 #[derive(Debug)]
 pub struct OvsdbServer {
     daemon: Daemon,
@@ -204,6 +206,18 @@ impl OvsdbServer {
                 .find_map(|line| line.split_once(&announced))
                 .and_then(|(_, port)| port.trim().parse().ok());
             address.set_port(port.unwrap_or_default());
+        }
+    }
+}
+
+impl Drop for OvsdbServer {
+    fn drop(&mut self) {
+        if panicking() {
+            let dir = self.dir().display();
+            eprintln!(
+                "==== ovsdb-server in {dir}, end of its log ====\n{}",
+                self.daemon.log_tail(20)
+            );
         }
     }
 }

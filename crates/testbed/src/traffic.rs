@@ -13,6 +13,7 @@ pub use ping::{Loss, Ping, Pinger, ping, ping_until};
 use std::io;
 
 use crate::command::CommandError;
+use crate::netns::NetnsError;
 use crate::wait::Timeout;
 
 /// Traffic could not be sent or measured. Packets that are lost are a result, not an error.
@@ -21,6 +22,9 @@ pub enum TrafficError {
     /// A tool failed.
     #[error("a tool failed")]
     Tool(#[from] CommandError),
+    /// The namespace could not be entered.
+    #[error(transparent)]
+    Namespace(#[from] NetnsError),
     /// A tool was not ready, or did not end, in time.
     #[error("a tool is late")]
     Late(#[from] Timeout),

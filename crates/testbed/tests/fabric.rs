@@ -9,7 +9,8 @@ use osier_testbed::traffic::{
     Capture, PacketSocket, Pinger, iperf_tcp, iperf_udp, ping, ping_until,
 };
 use osier_testbed::{
-    Endpoint, EndpointConfig, Fabric, FailMode, Family, Lab, Node, Ovs, Tunnel, wait_until,
+    Endpoint, EndpointConfig, Fabric, FailMode, Family, Lab, NetnsError, Node, Ovs, Tunnel,
+    wait_until,
 };
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -147,9 +148,9 @@ fn crafted_frames_and_datagrams_arrive_on_one_switch() {
     assert_eq!(none, None);
 
     for (from, to) in a.addresses().zip(b.addresses()) {
-        let server = b.netns().udp_bind(SocketAddr::new(to, 7000)).unwrap().unwrap();
+        let server = b.netns().udp_bind(SocketAddr::new(to, 7000)).unwrap();
         server.set_read_timeout(Some(PATIENCE)).unwrap();
-        let client = a.netns().udp_bind(SocketAddr::new(from, 0)).unwrap().unwrap();
+        let client = a.netns().udp_bind(SocketAddr::new(from, 0)).unwrap();
         client.send_to(b"hello", (to, 7000)).unwrap();
         let mut buffer = [0; 16];
         let (length, peer) = server.recv_from(&mut buffer).unwrap();
@@ -159,6 +160,7 @@ fn crafted_frames_and_datagrams_arrive_on_one_switch() {
     let host = a.host_interface().to_owned();
     a.detach(&ovs).unwrap();
     assert!(!ovs.vsctl(&["list-ports", "br0"]).unwrap().contains(&host));
-    let outside = lab.host().udp_bind("10.77.0.11:7000".parse().unwrap()).unwrap();
-    assert_eq!(outside.unwrap_err().kind(), ErrorKind::AddrNotAvailable);
+    let outside = lab.host().udp_bind("10.77.0.11:7000".parse().unwrap()).unwrap_err();
+    let NetnsError::Socket { source, .. } = outside else { panic!("{outside}") };
+    assert_eq!(source.kind(), ErrorKind::AddrNotAvailable);
 }

@@ -4,7 +4,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use osier_testbed::{EndpointConfig, Fabric, Family, Lab, Node, wait_until};
 
 const FATE: &str = "OSIER_TESTBED_VICTIM";
 
-/// Not a test: sets up a node with an endpoint, says its lab's name, and meets its fate.
+/// Not a test: sets up a node with an endpoint, says its lab's directory, and meets its fate.
 #[test]
 #[ignore = "the other tests run it, in a process of its own"]
 fn victim() {
@@ -25,7 +25,7 @@ fn victim() {
     let _endpoint = node.add_endpoint(&EndpointConfig::numbered("p", 10)).unwrap();
     node.ovs().add_flows(Node::INTEGRATION, "priority=4711,arp actions=drop").unwrap();
     let _sleeper = lab.host().command("sleep").arg("600").spawn().unwrap();
-    println!("\nlab {}", lab.id());
+    println!("\nlab {}", lab.dir().display());
     match fate.as_str() {
         "panic" => panic!("as told"),
         "exit" => std::process::exit(3),
@@ -36,7 +36,7 @@ fn victim() {
 }
 
 /// Starts the victim in a process group of its own, as a shell does, and waits for its lab.
-fn start_victim(fate: &str) -> (Child, String, BufReader<impl Read>) {
+fn start_victim(fate: &str) -> (Child, PathBuf, BufReader<impl Read>) {
     let mut child = Command::new(std::env::current_exe().expect("a test has a program"))
         .args(["--ignored", "--exact", "victim", "--nocapture"])
         .env(FATE, fate)
@@ -51,28 +51,28 @@ fn start_victim(fate: &str) -> (Child, String, BufReader<impl Read>) {
         line.clear();
         assert_ne!(stdout.read_line(&mut line).expect("text"), 0, "the victim ended early");
     }
-    let lab = line.trim_start_matches("lab ").trim().to_owned();
-    (child, lab, stdout)
+    (child, PathBuf::from(line.trim_start_matches("lab ").trim()), stdout)
 }
 
-/// What there is of a lab: directory, namespaces, processes.
-fn traces(lab: &str) -> Vec<String> {
-    let mark = format!("OSIER_TESTBED_LAB={lab}");
+/// What there is of the lab with this directory: itself, namespaces, processes.
+fn traces(lab: &Path) -> Vec<String> {
+    let id = lab.file_name().and_then(|name| name.to_str()).expect("a lab's name is ASCII");
+    let mark = format!("OSIER_TESTBED_LAB={id}");
     let names = |dir: &str| -> Vec<String> {
         let entries = fs::read_dir(dir).into_iter().flatten().flatten();
         entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
     };
     let mut found: Vec<_> =
-        names("/run/netns").into_iter().filter(|name| name.starts_with(lab)).collect();
+        names("/run/netns").into_iter().filter(|name| name.starts_with(id)).collect();
     found.extend(names("/proc").into_iter().filter(|pid| {
         let environment = fs::read(Path::new("/proc").join(pid).join("environ"));
         environment.unwrap_or_default().split(|byte| *byte == 0).any(|v| v == mark.as_bytes())
     }));
-    found.extend(names("/tmp").into_iter().filter(|name| name == lab));
+    found.extend(lab.exists().then(|| lab.display().to_string()));
     found
 }
 
-fn nothing_stays(lab: &str) {
+fn nothing_stays(lab: &Path) {
     wait_until("an empty machine", Duration::from_secs(15), || match traces(lab) {
         left if left.is_empty() => Ok(()),
         left => Err(left.join(" ")),
@@ -122,10 +122,10 @@ fn a_panic_prints_the_switch_and_leaves_nothing() {
 #[test]
 fn a_normal_end_leaves_nothing() {
     let lab = Lab::new().unwrap();
-    let id = lab.id().to_owned();
+    let dir = lab.dir().to_owned();
     let fabric = Fabric::new(&lab, Family::Ipv6, 1).unwrap();
     drop(lab);
-    assert!(traces(&id).len() >= 5, "guards keep their lab");
+    assert!(traces(&dir).len() >= 5, "guards keep their lab");
     drop(fabric);
-    assert_eq!(traces(&id), Vec::<String>::new());
+    assert_eq!(traces(&dir), Vec::<String>::new());
 }

@@ -1,7 +1,7 @@
 //! Databases alone and in a cluster.
 #![allow(missing_docs)]
 
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use osier_testbed::{Lab, Netns, OvsdbCluster, OvsdbServer, TlsFiles};
@@ -21,10 +21,10 @@ fn a_database_survives_a_kill_at_the_same_address() {
 
     server.kill();
     assert!(server.usage().is_err());
-    assert!(netns.within(|| TcpStream::connect(address)).unwrap().is_err());
+    assert!(netns.tcp_connect(address).is_err());
 
     server.start().unwrap();
-    netns.within(|| TcpStream::connect(address)).unwrap().unwrap();
+    netns.tcp_connect(address).unwrap();
     let rows = server.client("dump", &["Open_vSwitch", "Open_vSwitch", "external_ids"]).unwrap();
     assert!(rows.contains("mark=here"), "{rows}");
     assert!(server.usage().unwrap().rss > 1 << 20);
