@@ -1,0 +1,9 @@
+//! OpenFlow 1.5 with the Nicira and ONF extensions of Open vSwitch.
+
+pub mod action;
+pub mod field;
+pub mod instruction;
+pub mod matching;
+pub mod port_no;
+pub mod subfield;
+pub mod wire;
