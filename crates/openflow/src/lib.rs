@@ -2,8 +2,10 @@
 
 pub mod action;
 pub mod field;
+pub mod flow;
 pub mod instruction;
 pub mod matching;
+pub mod message;
 pub mod port_no;
 pub mod subfield;
 pub mod wire;
