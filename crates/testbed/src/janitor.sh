@@ -5,7 +5,8 @@
 #
 # $1: name of the lab   $2: its directory   $3: the environment variable that marks its processes
 
-trap '' HUP INT TERM
+# PIPE: an owner that died does not read complaints, and the work goes on.
+trap '' HUP INT TERM PIPE
 while read -r _; do :; done
 exec 2>&1
 
