@@ -10,6 +10,17 @@
 //! it goes; so a test should `unwrap` what it gets from here rather than return an `Err`, which
 //! would end the guards before anything has failed.
 //!
+//! ```no_run
+//! # use osier_testbed::{EndpointConfig, Fabric, Family, Lab, Node, Tunnel, traffic::ping};
+//! let lab = Lab::new().unwrap();
+//! let fabric = Fabric::new(&lab, Family::Ipv6, 2).unwrap();
+//! let node = &fabric.nodes()[0];
+//! node.add_tunnel_port(Tunnel::Geneve, "tunnel", 1).unwrap();
+//! let pod = node.add_endpoint(&EndpointConfig::numbered("pod", 10)).unwrap();
+//! node.ovs().add_flows(Node::INTEGRATION, "in_port=10 actions=drop").unwrap();
+//! assert_eq!(ping(pod.netns(), [10, 77, 0, 11].into(), 3).unwrap().received, 0);
+//! ```
+//!
 //! This crate knows nothing of Osier: what it reports comes from foreign tools (`ip`, `ovs-vsctl`,
 //! `ovs-ofctl`, `ping`), so that it can judge our own code.
 
