@@ -16,6 +16,8 @@ pub enum Needs {
     Arp,
     Nsh,
     Tracked,
+    TrackedIpv4,
+    TrackedIpv6,
     Tcp,
     Udp,
     Sctp,
@@ -65,7 +67,7 @@ impl Needs {
             Self::Mpls | Self::Ipv4 | Self::Ipv6 | Self::Ip | Self::Arp | Self::Nsh => {
                 Field::ETH_TYPE
             }
-            Self::Tracked => Field::CT_STATE,
+            Self::Tracked | Self::TrackedIpv4 | Self::TrackedIpv6 => Field::CT_STATE,
             Self::Tcp | Self::Udp | Self::Sctp | Self::Icmp | Self::Icmpv6 => Field::IP_PROTO,
             Self::Nd | Self::NdSolicit | Self::NdAdvert => Field::ICMPV6_TYPE,
         })
@@ -80,12 +82,20 @@ impl Needs {
             Some(_) => None,
         };
         let ip = || matches!(eth_type(), Some(ethertype::IPV4 | ethertype::IPV6));
-        let proto = |p: u128| ip() && exact(Field::IP_PROTO) == Some(p);
+        // Of a datagram's fragments only the first has ports.
+        let later_fragment = || get(Field::IP_FRAG).is_some_and(|(v, _)| v & 2 != 0);
+        let proto = |p: u128| ip() && exact(Field::IP_PROTO) == Some(p) && !later_fragment();
         let icmp6 = || eth_type() == Some(ethertype::IPV6) && proto(ip_proto::ICMPV6);
         let nd = |types: &[u128]| {
             icmp6()
                 && exact(Field::ICMPV6_TYPE).is_some_and(|t| types.contains(&t))
                 && exact(Field::ICMPV6_CODE).is_none_or(|c| c == 0)
+        };
+        let tracked = || {
+            get(Field::CT_STATE).is_some_and(|(v, m)| {
+                let not_invalid = m & CT_INVALID != 0 && v & CT_INVALID == 0;
+                v & CT_VALID != 0 || (v & CT_TRACKED != 0 && not_invalid)
+            })
         };
         match self {
             Self::None => true,
@@ -99,9 +109,10 @@ impl Needs {
             Self::Ip => ip(),
             Self::Arp => matches!(eth_type(), Some(ethertype::ARP | ethertype::RARP)),
             Self::Nsh => eth_type() == Some(ethertype::NSH),
-            Self::Tracked => get(Field::CT_STATE).is_some_and(|(v, m)| {
-                v & CT_VALID != 0 || (v & CT_TRACKED != 0 && m & CT_INVALID != 0 && v & CT_INVALID == 0)
-            }),
+            Self::Tracked => tracked(),
+            // Here the switch looks at the Ethernet header itself.
+            Self::TrackedIpv4 => tracked() && exact(Field::ETH_TYPE) == Some(ethertype::IPV4),
+            Self::TrackedIpv6 => tracked() && exact(Field::ETH_TYPE) == Some(ethertype::IPV6),
             Self::Tcp => proto(ip_proto::TCP),
             Self::Udp => proto(ip_proto::UDP),
             Self::Sctp => proto(ip_proto::SCTP),
@@ -126,6 +137,8 @@ impl Needs {
             Self::Arp => "arp or rarp",
             Self::Nsh => "dl_type=0x894f",
             Self::Tracked => "ct_state with a valid connection (such as +trk-inv)",
+            Self::TrackedIpv4 => "ip, and ct_state with a valid connection (such as +trk-inv)",
+            Self::TrackedIpv6 => "ipv6, and ct_state with a valid connection (such as +trk-inv)",
             Self::Tcp => "tcp or tcp6",
             Self::Udp => "udp or udp6",
             Self::Sctp => "sctp or sctp6",

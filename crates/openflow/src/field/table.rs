@@ -73,7 +73,7 @@ macro_rules! rows {
 #[rustfmt::skip]
 rows! {
     PACKET_TYPE "packet_type" "" 4 B 32 b PacketType exact read None oxm OXM_OF_PACKET_TYPE 44;
-    IN_PORT "in_port_oxm" "" 4 B 32 b Port exact write None oxm OXM_OF_IN_PORT 0;
+    IN_PORT "in_port_oxm" "" 4 B 32 b Port exact read None oxm OXM_OF_IN_PORT 0;
     IN_PORT_NXM "in_port" "" 2 B 16 b Port exact write None nxm NXM_OF_IN_PORT 0;
     METADATA "metadata" "" 8 B 64 b Hexadecimal masks write None oxm OXM_OF_METADATA 2;
     TUN_ID "tun_id" "tunnel_id" 8 B 64 b Hexadecimal masks write None nxm NXM_NX_TUN_ID 16 oxm OXM_OF_TUNNEL_ID 38;
@@ -149,10 +149,10 @@ rows! {
     ND_TLL "nd_tll" "" 6 B 48 b Ethernet masks write NdAdvert nxm NXM_NX_ND_TLL 25 oxm OXM_OF_IPV6_ND_TLL 33;
     ND_RESERVED "nd_reserved" "" 4 B 32 b Decimal exact write Nd nxm ERICOXM_OF_ICMPV6_ND_RESERVED 1;
     ND_OPTIONS_TYPE "nd_options_type" "" 1 B 8 b Decimal exact write Nd nxm ERICOXM_OF_ICMPV6_ND_OPTIONS_TYPE 2;
-    CT_NW_SRC "ct_nw_src" "" 4 B 32 b Ipv4 masks read Tracked nxm NXM_NX_CT_NW_SRC 120;
-    CT_NW_DST "ct_nw_dst" "" 4 B 32 b Ipv4 masks read Tracked nxm NXM_NX_CT_NW_DST 121;
-    CT_IPV6_SRC "ct_ipv6_src" "" 16 B 128 b Ipv6 masks read Tracked nxm NXM_NX_CT_IPV6_SRC 122;
-    CT_IPV6_DST "ct_ipv6_dst" "" 16 B 128 b Ipv6 masks read Tracked nxm NXM_NX_CT_IPV6_DST 123;
+    CT_NW_SRC "ct_nw_src" "" 4 B 32 b Ipv4 masks read TrackedIpv4 nxm NXM_NX_CT_NW_SRC 120;
+    CT_NW_DST "ct_nw_dst" "" 4 B 32 b Ipv4 masks read TrackedIpv4 nxm NXM_NX_CT_NW_DST 121;
+    CT_IPV6_SRC "ct_ipv6_src" "" 16 B 128 b Ipv6 masks read TrackedIpv6 nxm NXM_NX_CT_IPV6_SRC 122;
+    CT_IPV6_DST "ct_ipv6_dst" "" 16 B 128 b Ipv6 masks read TrackedIpv6 nxm NXM_NX_CT_IPV6_DST 123;
     CT_NW_PROTO "ct_nw_proto" "" 1 B 8 b Decimal exact read Tracked nxm NXM_NX_CT_NW_PROTO 119;
     CT_TP_SRC "ct_tp_src" "" 2 B 16 b Decimal masks read Tracked nxm NXM_NX_CT_TP_SRC 124;
     CT_TP_DST "ct_tp_dst" "" 2 B 16 b Decimal masks read Tracked nxm NXM_NX_CT_TP_DST 125;
