@@ -96,12 +96,28 @@ impl SetField {
     }
 
     fn canonical(field: Field, value: &Value, mask: Option<&Value>) -> Self {
+        if field.is_tun_metadata() {
+            return Self::canonical_tun_metadata(field, value, mask);
+        }
         let valid = field.valid_bits();
-        let full = |m: &Value| !field.is_tun_metadata() && m.to_u128() & valid == valid;
+        let full = |m: &Value| m.to_u128() & valid == valid;
         match mask.filter(|m| !full(m)) {
             None => Self { field, value: value.clone(), mask: None },
             Some(mask) => Self { field, value: value.and(mask), mask: Some(mask.clone()) },
         }
+    }
+
+    /// As in a match, leading zeros say nothing: the switch knows how long the option is.
+    fn canonical_tun_metadata(field: Field, value: &Value, mask: Option<&Value>) -> Self {
+        let zeros = |v: &Value| v.as_bytes().iter().take_while(|b| **b == 0).count();
+        let (value, mask) = match mask {
+            Some(mask) => (value.and(mask), Some(mask)),
+            None => (value.clone(), None),
+        };
+        let len = value.as_bytes().len();
+        let cut = mask.map_or(zeros(&value), zeros).min(len.saturating_sub(1));
+        let tail = |v: &Value| Value::from_bytes(&v.as_bytes()[cut..]);
+        Self { field, value: tail(&value), mask: mask.map(tail) }
     }
 
     /// The field.
