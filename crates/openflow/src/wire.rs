@@ -3,6 +3,7 @@
 //! Both halves are strict: a read past the end, a length that lies, or a value that does not fit
 //! its field is an error, never a truncation. Nothing here knows OpenFlow.
 
+use std::time::Duration;
 use thiserror::Error;
 
 /// Why bytes could not be understood, and where in the message.
@@ -176,11 +177,43 @@ impl<'a> Reader<'a> {
         self.array(what).map(u64::from_be_bytes)
     }
 
+    /// A time as 32 bits of seconds and 32 of nanoseconds.
+    pub fn duration(&mut self, what: &'static str) -> Result<Duration, DecodeError> {
+        let (secs, nanos) = (self.u32(what)?, self.u32(what)?);
+        Ok(Duration::from_secs(secs.into()) + Duration::from_nanos(nanos.into()))
+    }
+
     /// Two bytes without moving on; `None` if they are not there.
     pub fn peek_u16(&self, ahead: usize) -> Option<u16> {
         let at = self.pos + ahead;
         let bytes = self.bytes.get(at..at + 2)?;
         Some(u16::from_be_bytes([bytes[0], bytes[1]]))
+    }
+
+    /// A structure of at least `min` bytes whose 16-bit length, counted from its start, stands
+    /// `at` bytes into it: returns a reader of the whole structure.
+    pub fn sized(
+        &mut self,
+        what: &'static str,
+        at: usize,
+        min: usize,
+    ) -> Result<Reader<'a>, DecodeError> {
+        let needed = at + 2;
+        let truncated = Problem::Truncated { needed, left: self.left() };
+        let len = self.peek_u16(at).ok_or_else(|| self.error(what, truncated))?;
+        let len = usize::from(len);
+        if len < min.max(needed) {
+            let expected = "at least the fixed part of the structure";
+            return Err(self.error(what, Problem::Length { found: len, expected }));
+        }
+        self.sub(what, len)
+    }
+
+    /// Text in a field of `n` bytes, filled up with zeros. What is not UTF-8 is replaced.
+    pub fn text(&mut self, what: &'static str, n: usize) -> Result<String, DecodeError> {
+        let bytes = self.take(what, n)?;
+        let end = bytes.iter().position(|b| *b == 0).unwrap_or(n);
+        Ok(String::from_utf8_lossy(&bytes[..end]).into_owned())
     }
 
     /// A structure that starts with a 16-bit type and its own 16-bit length (header included),
@@ -270,6 +303,13 @@ impl Writer {
         self.put(&v.to_be_bytes());
     }
 
+    /// Appends a time as 32 bits of seconds and 32 of nanoseconds.
+    pub fn duration(&mut self, what: &'static str, time: Duration) -> Result<(), EncodeError> {
+        self.u32(fit(what, time.as_secs(), u32::MAX.into())?);
+        self.u32(time.subsec_nanos());
+        Ok(())
+    }
+
     /// Appends zeros.
     pub fn zeros(&mut self, n: usize) {
         self.bytes.resize(self.bytes.len() + n, 0);
@@ -284,6 +324,34 @@ impl Writer {
     /// Overwrites two bytes at `at`.
     pub fn patch_u16(&mut self, at: usize, v: u16) {
         self.bytes[at..at + 2].copy_from_slice(&v.to_be_bytes());
+    }
+
+    /// Appends a structure that starts with a 16-bit type and its own 16-bit length, padded with
+    /// zeros to a multiple of eight that the length does not count.
+    pub fn tlv(
+        &mut self,
+        what: &'static str,
+        kind: u16,
+        body: impl FnOnce(&mut Self) -> Result<(), EncodeError>,
+    ) -> Result<(), EncodeError> {
+        let start = self.len();
+        self.u16(kind);
+        self.u16(0);
+        body(self)?;
+        self.patch_len(what, start, start + 2)?;
+        self.align8(start);
+        Ok(())
+    }
+
+    /// Appends text in a field of `n` bytes of which the last stays zero.
+    pub fn text(&mut self, what: &'static str, text: &str, n: usize) -> Result<(), EncodeError> {
+        let bytes = text.len();
+        if bytes >= n {
+            return Err(EncodeError::TooLong { what, bytes, max: n - 1 });
+        }
+        self.put(text.as_bytes());
+        self.zeros(n - bytes);
+        Ok(())
     }
 
     /// Writes the distance from `start` to here into the 16-bit length field at `at`.
