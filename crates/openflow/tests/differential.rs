@@ -4,7 +4,9 @@ mod generator;
 
 use generator::{Rng, Scope};
 use osier_openflow::flow::{FlowCommand, FlowMod};
+use osier_openflow::group::{BUCKET_ALL, GroupCommand, GroupMod};
 use osier_openflow::message::Message;
+use osier_openflow::meter::{MeterCommand, MeterMod};
 use osier_openflow::text::TableNames;
 use osier_openflow::wire::Writer;
 use std::fmt::Write as _;
@@ -13,6 +15,8 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::Command;
 
 const FLOWS: u64 = 12_000;
+const GROUPS: u32 = 3_000;
+const METERS: u32 = 2_000;
 const SEED: u64 = 0x05ee_d0f1_0e55;
 /// Tunnel metadata fields that take part, with the sizes of their options.
 const TUN_METADATA: &[(u8, usize)] = &[(0, 4), (1, 8), (5, 16), (63, 32)];
@@ -59,6 +63,76 @@ fn our_bytes_print_as_our_text() {
         }
     }
     assert_none(&differences, flows.len());
+}
+
+#[test]
+fn groups_print_and_come_back() {
+    let mut rng = Rng(SEED);
+    let scope = Scope { tun_metadata: TUN_METADATA, unprinted: true };
+    let commands = [GroupCommand::Add, GroupCommand::Modify, GroupCommand::AddOrModify];
+    let groups: Vec<GroupMod> = (0..GROUPS)
+        .map(|id| GroupMod {
+            command: rng.pick(&commands),
+            group: generator::group(&mut rng, id, scope),
+            bucket: BUCKET_ALL,
+        })
+        .collect();
+    let mut w = Writer::new();
+    let mut differences = Vec::new();
+    for m in &groups {
+        let at = w.len();
+        Message::GroupMod(m.clone()).encode(1, &mut w).unwrap();
+        match Message::decode(&w.as_slice()[at..]) {
+            Ok((1, Message::GroupMod(back))) if back == *m => {}
+            other => differences.push(format!("wire {m}\n -> {other:?}")),
+        }
+        let text = m.group.to_string();
+        match GroupMod::parse(m.command, &text, TableNames::NONE) {
+            Ok(back) if back == *m => {}
+            other => differences.push(format!("text {text}\n -> {other:?}")),
+        }
+    }
+    let printed = ofp_parse(w.as_slice());
+    assert_eq!(printed.len(), groups.len());
+    for (m, theirs) in groups.iter().zip(&printed) {
+        let ours = format!("GROUP_MOD (OF1.5) (xid=0x1):\n {m}");
+        if ours != *theirs {
+            differences.push(format!("  ours {ours}\ntheirs {theirs}"));
+        }
+    }
+    assert_none(&differences, groups.len());
+}
+
+#[test]
+fn meters_print_and_come_back() {
+    let mut rng = Rng(SEED);
+    let commands = [MeterCommand::Add, MeterCommand::Modify];
+    let meters: Vec<MeterMod> = (1..METERS)
+        .map(|id| MeterMod { command: rng.pick(&commands), meter: generator::meter(&mut rng, id) })
+        .collect();
+    let mut w = Writer::new();
+    let mut differences = Vec::new();
+    for m in &meters {
+        let at = w.len();
+        Message::MeterMod(m.clone()).encode(1, &mut w).unwrap();
+        match Message::decode(&w.as_slice()[at..]) {
+            Ok((1, Message::MeterMod(back))) if back == *m => {}
+            other => differences.push(format!("wire {m}\n -> {other:?}")),
+        }
+        match m.meter.to_string().parse() {
+            Ok(back) if m.meter == back => {}
+            other => differences.push(format!("text {}\n -> {other:?}", m.meter)),
+        }
+    }
+    let printed = ofp_parse(w.as_slice());
+    assert_eq!(printed.len(), meters.len());
+    for (m, theirs) in meters.iter().zip(&printed) {
+        let ours = format!("METER_MOD (OF1.5) (xid=0x1): {m}");
+        if ours != *theirs {
+            differences.push(format!("  ours {ours}\ntheirs {theirs}"));
+        }
+    }
+    assert_none(&differences, meters.len());
 }
 
 fn hex(i: usize) -> String {

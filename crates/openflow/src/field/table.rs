@@ -97,8 +97,8 @@ rows! {
     CT_ZONE "ct_zone" "" 2 B 16 b Hexadecimal exact read None nxm NXM_NX_CT_ZONE 106;
     CT_MARK "ct_mark" "" 4 B 32 b Hexadecimal masks write None nxm NXM_NX_CT_MARK 107;
     CT_LABEL "ct_label" "" 16 B 128 b Hexadecimal masks write None nxm NXM_NX_CT_LABEL 108;
-    ETH_DST "eth_dst" "dl_dst" 6 B 48 b Ethernet masks write Ethernet nxm NXM_OF_ETH_DST 1 oxm OXM_OF_ETH_DST 3;
     ETH_SRC "eth_src" "dl_src" 6 B 48 b Ethernet masks write Ethernet nxm NXM_OF_ETH_SRC 2 oxm OXM_OF_ETH_SRC 4;
+    ETH_DST "eth_dst" "dl_dst" 6 B 48 b Ethernet masks write Ethernet nxm NXM_OF_ETH_DST 1 oxm OXM_OF_ETH_DST 3;
     ETH_TYPE "eth_type" "dl_type" 2 B 16 b Hexadecimal exact read Ethernet nxm NXM_OF_ETH_TYPE 3 oxm OXM_OF_ETH_TYPE 5;
     VLAN_TCI "vlan_tci" "" 2 B 16 b Hexadecimal masks write Ethernet nxm NXM_OF_VLAN_TCI 4;
     VLAN_VID "vlan_vid" "" 2 B 12 b Decimal masks write Ethernet oxm OXM_OF_VLAN_VID 6;

@@ -12,8 +12,10 @@ mod action_parse;
 mod action_print;
 mod ct;
 mod flow;
+mod group;
 mod learn;
 mod matching;
+mod meter;
 mod token;
 mod value;
 

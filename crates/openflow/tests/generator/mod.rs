@@ -9,8 +9,10 @@ use osier_openflow::action::{
 };
 use osier_openflow::field::{Field, Format, IntoValue, Needs, Value};
 use osier_openflow::flow::{Flow, FlowFlags};
+use osier_openflow::group::{Bucket, Group, GroupType, SelectField, Selection};
 use osier_openflow::instruction::Instructions;
 use osier_openflow::matching::Match;
+use osier_openflow::meter::{BandKind, Meter, MeterBand, MeterFlags};
 use osier_openflow::port_no::PortNo;
 use osier_openflow::subfield::Subfield;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -328,6 +330,68 @@ pub fn flow(rng: &mut Rng, scope: Scope) -> Flow {
         flags,
         instructions,
     }
+}
+
+/// A group of random buckets.
+pub fn group(rng: &mut Rng, id: u32, scope: Scope) -> Group {
+    let kind = rng.pick(&[
+        GroupType::All,
+        GroupType::Select,
+        GroupType::Select,
+        GroupType::Indirect,
+        GroupType::FastFailover,
+    ]);
+    let count = if kind == GroupType::Indirect { 1 } else { rng.below(12) as u32 };
+    let buckets = (0..count).map(|id| bucket(rng, id, kind, scope)).collect();
+    let selection = (kind == GroupType::Select && rng.chance(60)).then(|| selection(rng));
+    Group { id, kind, selection, buckets }
+}
+
+fn bucket(rng: &mut Rng, id: u32, kind: GroupType, scope: Scope) -> Bucket {
+    let failover = kind == GroupType::FastFailover;
+    let weight = if kind == GroupType::Select { rng.pick(&[1, 1, 0, 100, u16::MAX]) } else { 1 };
+    let watch_port = failover.then(|| PortNo(1 + rng.below(100) as u32));
+    let watch_group = (failover && rng.chance(30)).then(|| 1 + rng.below(100) as u32);
+    // A bucket has no match of its own: what it may do is known to the flow that uses it.
+    let ip = base(Kind::Ip { v6: false, proto: Some(6) });
+    let mut maker =
+        Actions { rng, m: &ip, kind: Kind::Ip { v6: false, proto: Some(6) }, scope };
+    let count = maker.rng.below(4);
+    let actions = (0..count).filter_map(|_| maker.action(0)).collect();
+    Bucket { id, weight, watch_port, watch_group, actions }
+}
+
+fn selection(rng: &mut Rng) -> Selection {
+    if rng.chance(50) {
+        return Selection { method: "dp_hash".to_owned(), ..Selection::default() };
+    }
+    let mut fields = Vec::new();
+    for field in [Field::ETH_SRC, Field::IPV4_SRC, Field::IPV4_DST, Field::IP_PROTO, Field::TCP_DST] {
+        if rng.chance(50) {
+            let all = valid(field, u128::MAX);
+            let mask = if field.maskable() && rng.chance(40) { valid(field, rng.u128()).max(1) } else { all };
+            fields.push(SelectField { field, mask: value_of(field, mask) });
+        }
+    }
+    Selection { method: "hash".to_owned(), param: rng.below(9), fields }
+}
+
+/// A meter of random bands.
+pub fn meter(rng: &mut Rng, id: u32) -> Meter {
+    let mut flags = rng.pick(&[MeterFlags::KBPS, MeterFlags::PKTPS]);
+    flags.set(MeterFlags::BURST, rng.chance(50));
+    flags.set(MeterFlags::STATS, rng.chance(50));
+    let burst = flags.contains(MeterFlags::BURST);
+    let band = |rng: &mut Rng| MeterBand {
+        rate: rng.u32().max(1),
+        burst: if burst { rng.u32().max(1) } else { 0 },
+        kind: match rng.chance(70) {
+            true => BandKind::Drop,
+            false => BandKind::DscpRemark { level: 1 + rng.below(3) as u8 },
+        },
+    };
+    let bands = (0..1 + rng.below(3)).map(|_| band(rng)).collect();
+    Meter { id, flags, bands }
 }
 
 /// Makes actions that agree with a match.
