@@ -2,7 +2,7 @@
 
 use super::error::{Refusal, RequestError, SessionError};
 use super::outbound::Chunk;
-use crate::message::{ErrorMessage, Message};
+use crate::message::{ErrorMessage, Header, Message};
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -34,11 +34,12 @@ pub(super) enum Answer {
 /// One message of a multipart answer, not decoded yet: that is its reader's work.
 #[derive(Debug)]
 pub(super) struct Part {
+    pub(super) header: Header,
     pub(super) bytes: Vec<u8>,
     /// Bytes before it in the stream.
     pub(super) at: u64,
     /// Room that it takes in the receive buffer.
-    pub(super) room: OwnedSemaphorePermit,
+    pub(super) _room: OwnedSemaphorePermit,
 }
 
 /// A run of messages of a batch.

@@ -9,7 +9,7 @@ use super::options::Options;
 use super::outbound::{Chunk, Outbound};
 use super::protocol::{self, Role};
 use super::requests::Requests;
-use crate::message::{HEADER, Message, VERSION, kind};
+use crate::message::{HEADER, Header, Message, VERSION, kind};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,7 +46,7 @@ enum Asked {
 
 #[derive(Debug)]
 struct Held {
-    first: u32,
+    header: Header,
     bytes: Vec<u8>,
     at: u64,
     last: bool,
@@ -155,18 +155,18 @@ impl Dispatch {
         last: bool,
         now: Instant,
     ) -> Result<(), SessionError> {
-        let (first, at) = (frame.header.xid, frame.at);
-        match self.requests.find(first) {
+        let Frame { header, bytes, at } = frame;
+        match self.requests.find(header.xid) {
             Some((_, Asked::Request { kind, answer, .. })) => match answer {
                 Answer::Parts { multipart: asked, .. } if *asked == multipart => {}
                 _ => return Err(wrong_reply(*kind, frame)),
             },
             _ => {
-                debug!(xid = first, "part of an answer to no request");
+                debug!(xid = header.xid, "part of an answer to no request");
                 return Ok(());
             }
         }
-        let held = Held { first, bytes: frame.bytes.to_vec(), at, last, since: now };
+        let held = Held { header, bytes: bytes.to_vec(), at, last, since: now };
         match Arc::clone(&self.receive_room).try_acquire_many_owned(self.cost(&held)) {
             Ok(room) => self.deliver(held, room, now),
             Err(_) => self.held = Some(held),
@@ -203,13 +203,14 @@ impl Dispatch {
     }
 
     fn deliver(&mut self, held: Held, room: OwnedSemaphorePermit, now: Instant) {
-        let Held { first, bytes, at, last, .. } = held;
+        let Held { header, bytes, at, last, .. } = held;
+        let first = header.xid;
         if let Some((_, Asked::Request { answer: Answer::Parts { parts, .. }, .. })) =
             self.requests.find(first)
         {
             // Permits bound the queue's length, so it has a place, or its reader is gone: then
             // the rest of the answer is taken and forgotten.
-            let _ = parts.try_send(Ok(Part { bytes, at, room }));
+            let _ = parts.try_send(Ok(Part { header, bytes, at, _room: room }));
         }
         if last {
             self.requests.remove(first);
@@ -271,7 +272,7 @@ impl Dispatch {
         }
         if let Some(held) = self.held.take_if(|held| now >= held.since + self.options.stall) {
             let (request, stalled) = (protocol::name(kind::MULTIPART_REQUEST), now - held.since);
-            self.fail(held.first, RequestError::Stalled { request, stalled });
+            self.fail(held.header.xid, RequestError::Stalled { request, stalled });
             self.heard(now);
         }
         while let Some(asked) = self.requests.expire(now) {

@@ -38,8 +38,8 @@ pub enum SessionError {
     #[error("the peer speaks {}, we speak OpenFlow 1.5 only", Versions(*.0))]
     Version(Hello),
     /// The peer refused our hello.
-    #[error("the peer refused our hello: {0}")]
-    HelloRefused(ErrorMessage),
+    #[error("the peer refused our hello")]
+    HelloRefused(#[source] ErrorMessage),
     /// What came is not OpenFlow.
     #[error("the peer sent what is no message")]
     Frame(#[from] FrameError),
@@ -164,11 +164,12 @@ pub enum RequestError {
     #[error("a {0} has no answer")]
     NotARequest(&'static str),
     /// The switch said no.
-    #[error("the switch refused the {request}: {error}")]
+    #[error("the switch refused the {request}")]
     Refused {
         /// What was asked.
         request: &'static str,
         /// What it said.
+        #[source]
         error: ErrorMessage,
     },
     /// No answer in time.
@@ -202,11 +203,12 @@ pub enum RequestError {
 
 /// One of several messages that the switch refused.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("message {index}: {error}")]
+#[error("the switch refused message {index}")]
 pub struct Refusal {
     /// Which one, counted from 0.
     pub index: usize,
     /// What the switch said.
+    #[source]
     pub error: ErrorMessage,
 }
 
@@ -214,7 +216,7 @@ pub struct Refusal {
 #[derive(Debug, Clone, Error)]
 pub enum BatchError {
     /// The switch refused some and did the others; in order of the messages.
-    #[error("the switch refused {} of the messages, first {}", .0.len(), First(.0))]
+    #[error("the switch refused {} of the messages, first message {}", .0.len(), First(.0))]
     Refused(Vec<Refusal>),
     /// A message cannot be written; those before it were sent.
     #[error("message {index} cannot be sent")]
@@ -233,7 +235,7 @@ pub enum BatchError {
 #[derive(Debug, Clone, Error)]
 pub enum BundleError {
     /// The switch refused a message; nothing was done.
-    #[error("the switch refused the bundle for its message {}", .0.index)]
+    #[error("the bundle had no effect")]
     Message(#[source] Refusal),
     /// A message cannot be written; nothing was done.
     #[error("message {index} cannot be sent")]
@@ -276,7 +278,7 @@ struct First<'a>(&'a [Refusal]);
 
 impl fmt::Display for First<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.first().map_or(Ok(()), |refusal| refusal.fmt(f))
+        self.0.first().map_or(Ok(()), |first| write!(f, "{}: {}", first.index, first.error))
     }
 }
 

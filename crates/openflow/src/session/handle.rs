@@ -107,10 +107,10 @@ impl Session {
 
     /// Sends a multipart request; its answer comes in parts, as fast as they are read.
     pub async fn multipart(&self, request: MultipartRequest) -> Result<Multipart, RequestError> {
+        let multipart = request.kind().0;
         let message = Message::MultipartRequest(request);
         let mut w = Writer::new();
         encode(&message, &mut w)?;
-        let multipart = protocol::multipart_type(w.as_slice()).unwrap_or(0);
         let (parts, answer) = Multipart::channel(self.clone(), multipart);
         self.ask(message.kind(), w, parts).await?;
         Ok(answer)

@@ -44,7 +44,7 @@ async fn exchange<S: AsyncRead + AsyncWrite + Unpin>(
         }
         (_, Message::Hello(hello)) => {
             let refusal = ErrorMessage {
-                code: ErrorCode::HelloFailedIncompatible,
+                code: ErrorCode::HELLO_INCOMPATIBLE,
                 data: b"only OpenFlow 1.5 is spoken here".to_vec(),
             };
             // If it does not hear it, it will see the connection go.

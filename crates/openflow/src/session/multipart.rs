@@ -3,6 +3,7 @@
 use super::command::{Answer, Part};
 use super::dispatch::LEAST_PART;
 use super::error::{RequestError, SessionError};
+use super::frame::Frame;
 use super::handle::Session;
 use super::protocol;
 use crate::message::{Message, MultipartReply, MultipartRequest, kind};
@@ -52,27 +53,29 @@ impl Multipart {
 
     async fn decode(&mut self, part: Part) -> Result<MultipartReply, RequestError> {
         self.received += part.bytes.len();
-        let decoded = Message::decode(&part.bytes);
-        // What was read makes room before it is looked at.
-        let Part { at, room, .. } = part;
-        drop(room);
+        let decoded = part.decode();
+        // What is read makes room for more.
+        drop(part);
         match decoded {
-            Ok((_, Message::MultipartReply(reply))) => Ok(reply),
-            Ok((xid, other)) => {
-                let (request, reply) =
-                    (protocol::name(kind::MULTIPART_REQUEST), protocol::name(other.kind()));
-                Err(self.give_up(SessionError::WrongReply { request, reply, xid, at }).await)
-            }
-            Err(source) => {
-                let kind = protocol::name(kind::MULTIPART_REPLY);
-                Err(self.give_up(SessionError::Malformed { kind, xid: 0, at, source }).await)
-            }
+            Ok(reply) => Ok(reply),
+            Err(reason) => Err(RequestError::Session(self.session.end(reason).await)),
         }
     }
+}
 
-    /// A peer that sends what cannot be read is left.
-    async fn give_up(&self, reason: SessionError) -> RequestError {
-        RequestError::Session(self.session.end(reason).await)
+impl Part {
+    /// A peer that sends what cannot be read is left, so this is an error of the session.
+    fn decode(&self) -> Result<MultipartReply, SessionError> {
+        let frame = Frame { header: self.header, bytes: &self.bytes, at: self.at };
+        match frame.decode()? {
+            (_, Message::MultipartReply(reply)) => Ok(reply),
+            (xid, other) => Err(SessionError::WrongReply {
+                request: protocol::name(kind::MULTIPART_REQUEST),
+                reply: protocol::name(other.kind()),
+                xid,
+                at: self.at,
+            }),
+        }
     }
 }
 

@@ -9,8 +9,11 @@ const OTHER_NEWS: [u8; 3] = [31, 32, 35];
 const FLOW_MONITOR: u16 = 16;
 /// `OFPMPF_REPLY_MORE`.
 const MORE: u16 = 1;
-/// Nicira's experimenter id and `NXT_PACKET_IN2`.
-const NICIRA_PACKET_IN: [u8; 8] = [0, 0, 0x23, 0x20, 0, 0, 0, 30];
+/// Nicira's experimenter id, and its messages that come unasked.
+const NICIRA: [u8; 7] = [0, 0, 0x23, 0x20, 0, 0, 0];
+const NICIRA_PACKET_IN2: u8 = 30;
+const NICIRA_MONITOR_PAUSED: u8 = 22;
+const NICIRA_MONITOR_RESUMED: u8 = 23;
 
 /// What a message from a switch is to a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,29 +57,27 @@ pub(super) fn reply_to(kind: u8) -> Option<u8> {
     }
 }
 
-/// Multipart type of a multipart message, request or reply.
-pub(super) fn multipart_type(message: &[u8]) -> Option<u16> {
-    u16_at(message, 8)
-}
-
 /// What this whole message is to a session.
 pub(super) fn role(header: Header, message: &[u8]) -> Role {
     match header.kind {
         kind::HELLO => Role::Idle,
         kind::ERROR => Role::Error,
         kind::ECHO_REQUEST => Role::EchoRequest,
-        kind::EXPERIMENTER if message.get(8..16) == Some(&NICIRA_PACKET_IN) => Role::Packet,
         kind::PACKET_IN => Role::Packet,
         kind::FLOW_REMOVED | kind::PORT_STATUS | kind::ROLE_STATUS => Role::News,
         news if OTHER_NEWS.contains(&news) => Role::News,
-        kind::MULTIPART_REPLY => match (multipart_type(message), u16_at(message, 10)) {
+        kind::MULTIPART_REPLY => match (u16_at(message, 8), u16_at(message, 10)) {
             (Some(FLOW_MONITOR), _) if header.xid == 0 => Role::News,
             (Some(multipart), Some(flags)) => Role::Part { multipart, last: flags & MORE == 0 },
             // Too short to be one: the decoder will say so.
             _ => Role::Reply,
         },
+        kind::EXPERIMENTER => match message.get(8..16).and_then(|id| id.strip_prefix(&NICIRA)) {
+            Some([NICIRA_PACKET_IN2]) => Role::Packet,
+            Some([NICIRA_MONITOR_PAUSED | NICIRA_MONITOR_RESUMED]) => Role::News,
+            _ => Role::Reply,
+        },
         kind::ECHO_REPLY
-        | kind::EXPERIMENTER
         | kind::FEATURES_REPLY
         | kind::GET_CONFIG_REPLY
         | kind::BARRIER_REPLY
