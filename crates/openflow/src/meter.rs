@@ -210,7 +210,12 @@ impl Meter {
         let id = r.u32(what)?;
         let mut bands = Vec::with_capacity(r.left() / 16);
         while !r.is_empty() {
-            bands.push(MeterBand::decode(r)?);
+            let mut band = MeterBand::decode(r)?;
+            // A switch fills in what nobody asked for; there is no burst size without its flag.
+            if !flags.contains(MeterFlags::BURST) {
+                band.burst = 0;
+            }
+            bands.push(band);
         }
         Ok(Self { id, flags, bands })
     }

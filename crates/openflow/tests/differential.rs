@@ -4,7 +4,7 @@ mod generator;
 
 use generator::{Rng, Scope};
 use osier_openflow::flow::{FlowCommand, FlowMod};
-use osier_openflow::group::{BUCKET_ALL, GroupCommand, GroupMod};
+use osier_openflow::group::{BUCKET_ALL, Group, GroupCommand, GroupMod};
 use osier_openflow::message::Message;
 use osier_openflow::meter::{MeterCommand, MeterMod};
 use osier_openflow::text::TableNames;
@@ -13,6 +13,7 @@ use std::fmt::Write as _;
 use std::io::{Read, Write as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 const FLOWS: u64 = 12_000;
 const GROUPS: u32 = 3_000;
@@ -159,7 +160,7 @@ fn our_bytes_and_our_text_come_back() {
     assert_none(&differences, flows.len());
 }
 
-/// Plays a switch that takes everything, and keeps the messages inside of bundles.
+/// Plays a switch that takes everything, and keeps the messages inside of bundles, and meters.
 fn play_switch(mut peer: UnixStream) -> Vec<Vec<u8>> {
     const HELLO: &[u8] = &[6, 0, 0, 16, 0, 0, 0, 1, 0, 1, 0, 8, 0, 0, 0, 0x40];
     peer.write_all(HELLO).unwrap();
@@ -177,35 +178,36 @@ fn play_switch(mut peer: UnixStream) -> Vec<Vec<u8>> {
             20 => answer(21, &[]),
             33 => answer(33, &[&body[..5], &[body[5] + 1], &body[6..8]].concat()),
             34 => bundled.push(body[8..].to_vec()),
+            29 => bundled.push([&header[..], &body].concat()),
             _ => {}
         }
     }
     bundled
 }
 
-/// What `ovs-ofctl` sends for a bundle of these flows.
-fn bytes_of_ovs_ofctl(flows: &[FlowMod]) -> Vec<Vec<u8>> {
+/// What `ovs-ofctl` sends for this command; `FILE` becomes a file of this text.
+fn bytes_of_ovs_ofctl(command: &[&str], text: &str) -> Vec<Vec<u8>> {
     let dir = tempfile::tempdir().unwrap();
-    let mut text = String::new();
-    for m in flows {
-        writeln!(text, "{}", m.flow).unwrap();
-    }
-    let (file, socket) = (dir.path().join("flows"), dir.path().join("switch"));
+    let (file, socket) = (dir.path().join("text"), dir.path().join("switch"));
     std::fs::write(&file, text).unwrap();
     let listener = UnixListener::bind(&socket).unwrap();
+    let argument = |arg: &&str| match *arg {
+        "FILE" => file.display().to_string(),
+        "SWITCH" => format!("unix:{}", socket.display()),
+        other => other.to_owned(),
+    };
     let client = Command::new("ovs-ofctl")
-        .args(["-O", "OpenFlow15", "--no-names", "--bundle", "add-flows"])
-        .arg(format!("unix:{}", socket.display()))
-        .arg(&file)
+        .args(["-O", "OpenFlow15", "--no-names"])
+        .args(command.iter().map(argument))
         .stderr(std::process::Stdio::piped())
         .spawn()
         .unwrap();
     listener.set_nonblocking(true).unwrap();
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    let deadline = Instant::now() + Duration::from_secs(30);
     let peer = loop {
         match listener.accept() {
             Ok((peer, _)) => break peer,
-            Err(_) if std::time::Instant::now() < deadline => std::thread::yield_now(),
+            Err(_) if Instant::now() < deadline => std::thread::yield_now(),
             Err(_) => {
                 let out = client.wait_with_output().unwrap();
                 panic!("ovs-ofctl never came: {}", String::from_utf8_lossy(&out.stderr));
@@ -213,25 +215,65 @@ fn bytes_of_ovs_ofctl(flows: &[FlowMod]) -> Vec<Vec<u8>> {
         }
     };
     peer.set_nonblocking(false).unwrap();
-    let bundled = play_switch(peer);
+    let kept = play_switch(peer);
     let out = client.wait_with_output().unwrap();
     assert!(out.status.success(), "ovs-ofctl: {}", String::from_utf8_lossy(&out.stderr));
-    bundled
+    kept
+}
+
+/// Lines of text for `ovs-ofctl`.
+fn lines<T: std::fmt::Display>(values: impl IntoIterator<Item = T>) -> String {
+    values.into_iter().fold(String::new(), |mut text, value| {
+        writeln!(text, "{value}").unwrap();
+        text
+    })
+}
+
+/// Compares what `ovs-ofctl` sent with what its text says.
+fn assert_equal(expected: &[Message], sent: &[Vec<u8>]) {
+    assert_eq!(sent.len(), expected.len());
+    let mut differences = Vec::new();
+    for (ours, bytes) in expected.iter().zip(sent) {
+        match Message::decode(bytes) {
+            Ok((_, theirs)) if theirs == *ours => {}
+            other => differences.push(format!("  ours {ours:?}\ntheirs {other:?}\n{bytes:02x?}")),
+        }
+    }
+    assert_none(&differences, expected.len());
 }
 
 #[test]
-fn bytes_of_ovs_ofctl_decode_to_equal_values() {
+fn flows_of_ovs_ofctl_decode_to_equal_values() {
     // Without ERSPAN and GTP-U, which `ovs-ofctl` 3.1 sends with the value as their mask.
     let flows = flows(false);
-    let bundled = bytes_of_ovs_ofctl(&flows);
-    assert_eq!(bundled.len(), flows.len());
-    let mut differences = Vec::new();
-    for (flow, bytes) in flows.iter().zip(&bundled) {
-        match Message::decode(bytes) {
-            Ok((_, Message::FlowMod(back))) if back == *flow => {}
-            Ok((_, Message::FlowMod(back))) => differences.push(format!("  ours {flow}\ntheirs {back}\n{bytes:02x?}")),
-            other => differences.push(format!("{flow}\n -> {other:?}\n{bytes:02x?}")),
-        }
+    let text = lines(flows.iter().map(|m| &m.flow));
+    let sent = bytes_of_ovs_ofctl(&["--bundle", "add-flows", "SWITCH", "FILE"], &text);
+    assert_equal(&flows.into_iter().map(Message::FlowMod).collect::<Vec<_>>(), &sent);
+}
+
+#[test]
+fn groups_of_ovs_ofctl_decode_to_equal_values() {
+    let mut rng = Rng(SEED);
+    let scope = Scope { tun_metadata: TUN_METADATA, unprinted: true };
+    // `ovs-ofctl` 3.1 does not read its own `check_pkt_larger` inside of a bucket.
+    let read = |group: &Group| !group.to_string().contains("check_pkt_larger");
+    let groups: Vec<_> =
+        (0..GROUPS).map(|id| generator::group(&mut rng, id, scope)).filter(read).collect();
+    let sent = bytes_of_ovs_ofctl(&["--bundle", "add-groups", "SWITCH", "FILE"], &lines(&groups));
+    let add = |group| GroupMod { command: GroupCommand::Add, group, bucket: BUCKET_ALL };
+    let expected: Vec<_> = groups.into_iter().map(|g| Message::GroupMod(add(g))).collect();
+    assert_equal(&expected, &sent);
+}
+
+#[test]
+fn meters_of_ovs_ofctl_decode_to_equal_values() {
+    let mut rng = Rng(SEED);
+    // One process each: `ovs-ofctl` has no file of meters.
+    for id in 1..=60 {
+        let meter = generator::meter(&mut rng, id);
+        let text = meter.to_string().replace(['\n', ' '], ",").replace("bands=,", "bands=");
+        let sent = bytes_of_ovs_ofctl(&["add-meter", "SWITCH", &text], "");
+        let add = MeterMod { command: MeterCommand::Add, meter };
+        assert_equal(&[Message::MeterMod(add)], &sent);
     }
-    assert_none(&differences, flows.len());
 }

@@ -1,7 +1,14 @@
 //! Random flows over every field and action, valid by Open vSwitch's rules of consistency.
 //!
 //! A seed gives the same flows on every machine, so a failure names its seed and index.
-#![allow(dead_code, reason = "each test uses a part")]
+#![allow(dead_code, unreachable_pub, reason = "each test uses a part")]
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::must_use_candidate,
+    clippy::missing_panics_doc,
+    missing_docs,
+    reason = "random numbers are cut on purpose, and only tests read this"
+)]
 
 use osier_openflow::action::{
     Action, Alg, Controller, Ct, Learn, LearnDst, LearnFlags, LearnSpec, LearnSrc, Nat, NatKind,
