@@ -1,7 +1,7 @@
 //! Sessions with peers that lie, flood, stall or fall silent: the session ends with an error that
 //! names it, or the one request does, and memory stays bounded. Peers here are bytes over a pipe in
 //! memory; time is paused where it matters.
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
 
 use osier_openflow::flow::{Flow, FlowMod};
 use osier_openflow::message::{BundleFlags, ErrorCode, Message, MultipartRequest, ReplyBody};
@@ -334,7 +334,7 @@ async fn a_peer_that_asks_for_echoes_and_reads_none_is_left() {
     let (session, _events, peer) = session(4096, Options::default()).await;
     let (mut from_us, mut to_us) = tokio::io::split(peer.0);
     let flood = tokio::spawn(async move {
-        let request = message(ECHO_REQUEST, 1, &[0; 60_000]);
+        let request = message(ECHO_REQUEST, 1, &vec![0; 60_000]);
         let mut taken = 0;
         while to_us.write_all(&request).await.is_ok() {
             taken += request.len();

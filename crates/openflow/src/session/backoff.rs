@@ -30,7 +30,7 @@ impl Backoff {
         let doublings = failures.saturating_sub(1).min(30);
         let whole = self.first.saturating_mul(1 << doublings).min(self.most);
         let part = u32::try_from(chance % 1024).unwrap_or(0);
-        whole - whole / 2 * part / 1024
+        whole.saturating_sub(whole / 2 * part / 1024)
     }
 }
 

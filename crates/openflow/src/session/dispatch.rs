@@ -156,15 +156,12 @@ impl Dispatch {
         now: Instant,
     ) -> Result<(), SessionError> {
         let Frame { header, bytes, at } = frame;
-        match self.requests.find(header.xid) {
-            Some((_, Asked::Request { kind, answer, .. })) => match answer {
-                Answer::Parts { multipart: asked, .. } if *asked == multipart => {}
-                _ => return Err(wrong_reply(*kind, frame)),
-            },
-            _ => {
-                debug!(xid = header.xid, "part of an answer to no request");
-                return Ok(());
-            }
+        let Some((_, Asked::Request { kind, answer, .. })) = self.requests.find(header.xid) else {
+            debug!(xid = header.xid, "part of an answer to no request");
+            return Ok(());
+        };
+        if !matches!(answer, Answer::Parts { multipart: asked, .. } if *asked == multipart) {
+            return Err(wrong_reply(*kind, frame));
         }
         let held = Held { header, bytes: bytes.to_vec(), at, last, since: now };
         match Arc::clone(&self.receive_room).try_acquire_many_owned(self.cost(&held)) {
