@@ -1,4 +1,5 @@
 //! Our bytes and our text against `ovs-ofctl`'s, over random flows of every field and action.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a panic is the report")]
 
 mod generator;
 
@@ -43,7 +44,11 @@ fn ofp_parse(bytes: &[u8]) -> Vec<String> {
 /// Fails with the first few differences, and how many there are.
 fn assert_none(differences: &[String], of: usize) {
     let shown = differences.iter().take(10).cloned().collect::<Vec<_>>().join("\n\n");
-    assert!(differences.is_empty(), "{} of {of} differ (seed {SEED:#x}):\n{shown}", differences.len());
+    assert!(
+        differences.is_empty(),
+        "{} of {of} differ (seed {SEED:#x}):\n{shown}",
+        differences.len()
+    );
 }
 
 #[test]
@@ -52,7 +57,9 @@ fn our_bytes_print_as_our_text() {
     let mut w = Writer::new();
     for (i, flow) in flows.iter().enumerate() {
         let xid = u32::try_from(i).unwrap();
-        Message::FlowMod(flow.clone()).encode(xid, &mut w).unwrap_or_else(|e| panic!("{flow}: {e}"));
+        Message::FlowMod(flow.clone())
+            .encode(xid, &mut w)
+            .unwrap_or_else(|e| panic!("{flow}: {e}"));
     }
     let printed = ofp_parse(w.as_slice());
     assert_eq!(printed.len(), flows.len());

@@ -103,7 +103,9 @@ const N_BITS: u16 = 0x07ff;
 impl Learn {
     /// Whether it needs NXAST_LEARN2.
     pub(super) fn needs_limit(&self) -> bool {
-        self.limit != 0 || self.result_dst.is_some() || self.flags.contains(LearnFlags::WRITE_RESULT)
+        self.limit != 0
+            || self.result_dst.is_some()
+            || self.flags.contains(LearnFlags::WRITE_RESULT)
     }
 
     /// ```text
@@ -248,7 +250,9 @@ impl LearnSpec {
         } else {
             let bytes = r.take(WHAT, usize::from(bits.div_ceil(16)) * 2)?;
             // One length for one width, so that values compare.
-            LearnSrc::Value(Value::from_bytes(&bytes[bytes.len() - usize::from(bits.div_ceil(8))..]))
+            LearnSrc::Value(Value::from_bytes(
+                &bytes[bytes.len() - usize::from(bits.div_ceil(8))..],
+            ))
         };
         let dst = match header & DST_BITS {
             0 => LearnDst::Match(subfield(r)?),

@@ -89,9 +89,7 @@ pub(super) fn encode(action: &Action, w: &mut Writer) -> Result<(), EncodeError>
         Action::CtClear => plain(w, s::CT_CLEAR),
         Action::Learn(learn) if learn.needs_limit() => framed(w, s::LEARN2, 40, |w| learn.put(w)),
         Action::Learn(learn) => framed(w, s::LEARN, 32, |w| learn.put(w)),
-        Action::Conjunction { id, clause, clauses } => {
-            put_conjunction(w, *id, *clause, *clauses)
-        }
+        Action::Conjunction { id, clause, clauses } => put_conjunction(w, *id, *clause, *clauses),
         Action::Controller(c) if c.needs_properties() => framed(w, s::CONTROLLER2, 16, |w| {
             w.zeros(6);
             c.put_properties(w)
@@ -171,7 +169,9 @@ fn put_dec_ttl(w: &mut Writer, ids: &[u16]) -> Result<(), EncodeError> {
     framed(w, subtype::DEC_TTL_CNT_IDS, 16, |w| {
         w.u16(crate::wire::fit("dec_ttl controllers", ids.len() as u64, u16::MAX.into())?);
         w.zeros(4);
-        ids.iter().for_each(|id| w.u16(*id));
+        for id in ids {
+            w.u16(*id);
+        }
         Ok(())
     })
 }
@@ -368,4 +368,3 @@ fn read_conjunction(r: &mut Reader<'_>) -> Result<Action, DecodeError> {
     }
     Ok(Action::Conjunction { id: r.u32(WHAT)?, clause: clause + 1, clauses })
 }
-

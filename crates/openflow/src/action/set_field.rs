@@ -74,18 +74,10 @@ impl SetField {
         }
         let len = field.bytes();
         let (value, mask) = (value << shift, ones << shift);
-        Self::with_mask(
-            field,
-            &Value::from_u128(value, len),
-            Some(&Value::from_u128(mask, len)),
-        )
+        Self::with_mask(field, &Value::from_u128(value, len), Some(&Value::from_u128(mask, len)))
     }
 
-    fn with_mask(
-        field: Field,
-        value: &Value,
-        mask: Option<&Value>,
-    ) -> Result<Self, SetFieldError> {
+    fn with_mask(field: Field, value: &Value, mask: Option<&Value>) -> Result<Self, SetFieldError> {
         if !field.writable() {
             return Err(SetFieldError::ReadOnly(field));
         }

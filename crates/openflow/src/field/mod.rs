@@ -10,12 +10,12 @@ mod table;
 mod value;
 
 pub use needs::Needs;
-pub use value::{FieldValueError, IntoValue, Mac, ParseMacError, Value};
 pub(crate) use needs::{ethertype, ip_proto};
 pub(crate) use value::to_u128;
+pub use value::{FieldValueError, IntoValue, Mac, ParseMacError, Value};
 
 use crate::wire::{DecodeError, Problem, Reader, Writer};
-use table::{COUNT, FIELDS, REGS_AT, TUN_METADATA_AT, XREGS_AT, XXREGS_AT};
+use table::{COUNT, FIELDS, REGS_AT, SCALARS_AT, TUN_METADATA_AT, XREGS_AT, XXREGS_AT};
 
 /// A field of a packet or of its metadata.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -124,25 +124,25 @@ impl Field {
     /// `reg0` to `reg15`.
     pub const fn reg(n: u8) -> Self {
         assert!(n < 16, "there are 16 registers");
-        Self(REGS_AT as u8 + n)
+        Self(REGS_AT + n)
     }
 
     /// `xreg0` to `xreg7`: pairs of registers.
     pub const fn xreg(n: u8) -> Self {
         assert!(n < 8, "there are 8 double registers");
-        Self(XREGS_AT as u8 + n)
+        Self(XREGS_AT + n)
     }
 
     /// `xxreg0` to `xxreg3`: four registers each.
     pub const fn xxreg(n: u8) -> Self {
         assert!(n < 4, "there are 4 quadruple registers");
-        Self(XXREGS_AT as u8 + n)
+        Self(XXREGS_AT + n)
     }
 
     /// `tun_metadata0` to `tun_metadata63`.
     pub const fn tun_metadata(n: u8) -> Self {
         assert!(n < 64, "there are 64 tunnel metadata fields");
-        Self(TUN_METADATA_AT as u8 + n)
+        Self(TUN_METADATA_AT + n)
     }
 
     /// All fields, in canonical order.
@@ -209,14 +209,13 @@ impl Field {
 
     /// Whether it is one of `tun_metadata0` to `tun_metadata63`, whose size is set at run time.
     pub fn is_tun_metadata(self) -> bool {
-        (TUN_METADATA_AT..TUN_METADATA_AT + 64).contains(&usize::from(self.0))
+        (TUN_METADATA_AT..SCALARS_AT).contains(&self.0)
     }
 
     /// The 32-bit registers behind a double or quadruple register: the first, and how many.
     pub(crate) fn registers(self) -> Option<(u8, u8)> {
-        let i = usize::from(self.0);
-        let n = |at: usize, each: u8| Some(((self.0 - at as u8) * each, each));
-        match i {
+        let n = |at: u8, each: u8| Some(((self.0 - at) * each, each));
+        match self.0 {
             XREGS_AT..XXREGS_AT => n(XREGS_AT, 2),
             XXREGS_AT..TUN_METADATA_AT => n(XXREGS_AT, 4),
             _ => None,
@@ -256,7 +255,7 @@ impl Field {
         let start = r.clone();
         let header = r.u32(WHAT)?;
         let class = (header >> 16) as u16;
-        let number = (header >> 9) as u8 & 0x7f;
+        let number = (header >> 9 & 0x7f) as u8;
         let has_mask = header & 0x100 != 0;
         let mut payload = (header & 0xff) as usize;
         let field = if class == 0xffff {

@@ -6,14 +6,14 @@
 use super::{Code, FieldInfo, Format, Needs};
 
 /// Number of fields.
-pub(super) const COUNT: usize = SCALARS_AT + SCALARS.len();
+pub(super) const COUNT: usize = SCALARS_AT as usize + SCALARS.len();
 /// Where the groups of numbered fields start.
-pub(super) const REGS_AT: usize = 0;
-pub(super) const XREGS_AT: usize = REGS_AT + 16;
-pub(super) const XXREGS_AT: usize = XREGS_AT + 8;
-pub(super) const TUN_METADATA_AT: usize = XXREGS_AT + 4;
+pub(super) const REGS_AT: u8 = 0;
+pub(super) const XREGS_AT: u8 = REGS_AT + 16;
+pub(super) const XXREGS_AT: u8 = XREGS_AT + 8;
+pub(super) const TUN_METADATA_AT: u8 = XXREGS_AT + 4;
 /// Where the fields with a row of their own start.
-pub(super) const SCALARS_AT: usize = TUN_METADATA_AT + 64;
+pub(super) const SCALARS_AT: u8 = TUN_METADATA_AT + 64;
 
 /// Experimenters that own OXM codes.
 const NICIRA: u32 = 0x0000_2320;
@@ -21,7 +21,7 @@ const NSH: u32 = 0x005a_d650;
 pub(super) const ONF: u32 = 0x4f4e_4600;
 
 /// The code point behind an OXM or NXM name; the name's prefix says the class.
-const fn code(name: &'static str, number: u8) -> Option<Code> {
+const fn code(name: &'static str, number: u8) -> Code {
     let (class, experimenter) = match name.as_bytes() {
         [b'N', b'X', b'M', b'_', b'O', ..] => (0x0000, 0),
         [b'N', b'X', b'M', b'_', b'N', ..] => (0x0001, 0),
@@ -30,9 +30,9 @@ const fn code(name: &'static str, number: u8) -> Option<Code> {
         [b'E', b'R', b'I', b'C', ..] => (0x1000, 0),
         [b'N', b'X', b'O', b'X', b'M', b'_', b'N', ..] => (0xffff, NSH),
         [b'N', b'X', b'O', b'X', b'M', b'_', b'E', ..] => (0xffff, NICIRA),
-        _ => panic!("an OXM name starts with a known prefix"),
+        _ => unreachable!(),
     };
-    Some(Code { name, class, number, experimenter })
+    Code { name, class, number, experimenter }
 }
 
 macro_rules! rows {
@@ -56,8 +56,7 @@ macro_rules! rows {
         impl super::Field {
             $(
                 #[doc = concat!("`", $name, "`")]
-                #[allow(clippy::cast_possible_truncation, reason = "COUNT is below 256")]
-                pub const $id: Self = Self((SCALARS_AT + Position::$id as usize) as u8);
+                pub const $id: Self = Self(SCALARS_AT + Position::$id as u8);
             )*
         }
     };
@@ -66,7 +65,7 @@ macro_rules! rows {
     (@access write) => { true };
     (@access read) => { false };
     (@code) => { None };
-    (@code $name:ident $number:literal) => { code(stringify!($name), $number) };
+    (@code $name:ident $number:literal) => { Some(code(stringify!($name), $number)) };
 }
 
 // field          name           alias     wire  used    format   masks  access  prerequisite    codes
@@ -175,7 +174,7 @@ const TUN_METADATA: [(&str, &str); 64] = numbered!("tun_metadata" "NXM_NX_TUN_ME
 
 /// A row of a numbered field: always writable, maskable, hexadecimal, without prerequisites.
 const fn numbered(names: (&'static str, &'static str), bytes: u8, number: u8) -> FieldInfo {
-    let code = code(names.1, number);
+    let code = Some(code(names.1, number));
     let is_oxm = bytes == 8;
     FieldInfo {
         name: names.0,
@@ -198,20 +197,20 @@ pub(super) static FIELDS: [FieldInfo; COUNT] = {
     let mut i = 0;
     while i < 64 {
         if i < REGS.len() {
-            all[REGS_AT + i] = numbered(REGS[i], 4, i as u8);
+            all[REGS_AT as usize + i] = numbered(REGS[i], 4, i as u8);
         }
         if i < XREGS.len() {
-            all[XREGS_AT + i] = numbered(XREGS[i], 8, i as u8);
+            all[XREGS_AT as usize + i] = numbered(XREGS[i], 8, i as u8);
         }
         if i < XXREGS.len() {
-            all[XXREGS_AT + i] = numbered(XXREGS[i], 16, 111 + i as u8);
+            all[XXREGS_AT as usize + i] = numbered(XXREGS[i], 16, 111 + i as u8);
         }
-        all[TUN_METADATA_AT + i] = numbered(TUN_METADATA[i], 124, 40 + i as u8);
+        all[TUN_METADATA_AT as usize + i] = numbered(TUN_METADATA[i], 124, 40 + i as u8);
         i += 1;
     }
     let mut i = 0;
     while i < SCALARS.len() {
-        all[SCALARS_AT + i] = SCALARS[i];
+        all[SCALARS_AT as usize + i] = SCALARS[i];
         i += 1;
     }
     all

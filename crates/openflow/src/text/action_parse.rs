@@ -1,10 +1,10 @@
 //! Actions and instructions from text.
 
+use super::TableNames;
 use super::ct::{parse_ct, parse_nat};
 use super::learn::parse_learn;
 use super::token::{Item, Items, MAX_DEPTH, ParseError};
 use super::value::{self, bounded, number, parse_port};
-use super::TableNames;
 use crate::action::{Action, Controller, PacketInReason, SetField};
 use crate::field::{Field, IntoValue, Mac};
 use crate::instruction::Instructions;
@@ -184,7 +184,7 @@ fn set(set: Result<SetField, crate::action::SetFieldError>) -> Result<Action, Pa
 }
 
 /// `SRC->DST`.
-fn arrow<'a>(item: Item<'a>) -> Result<(&'a str, &'a str), ParseError> {
+fn arrow(item: Item<'_>) -> Result<(&str, &str), ParseError> {
     item.value
         .split_once("->")
         .ok_or_else(|| ParseError::new(format!("{}:{} has no ->", item.key, item.value)))
@@ -260,7 +260,7 @@ fn parse_dotted(what: &str, text: &str) -> Result<Vec<u8>, ParseError> {
         return Err(bad());
     }
     let digit = |b: u8| char::from(b).to_digit(16).ok_or_else(bad);
-    let byte = |pair: &[u8]| Ok((digit(pair[0])? << 4 | digit(pair[1])?) as u8);
+    let byte = |pair: &[u8]| Ok((digit(pair[0])? << 4 | digit(pair[1])?).to_be_bytes()[3]);
     digits.chunks_exact(2).map(byte).collect()
 }
 

@@ -62,7 +62,7 @@ fn write_duration(out: &mut dyn fmt::Write, d: Duration) -> fmt::Result {
     if d.subsec_nanos() == 0 {
         return Ok(());
     }
-    if d.subsec_nanos() % 1_000_000 == 0 {
+    if d.subsec_nanos().is_multiple_of(1_000_000) {
         return write!(out, ".{millis:03}");
     }
     write!(out, ".{:09}", d.subsec_nanos())
@@ -181,11 +181,7 @@ impl WriteText for FlowMod {
 
 impl FlowMod {
     /// Reads a flow, or a pattern of flows, as `ovs-ofctl`'s commands take it.
-    pub fn parse(
-        command: FlowCommand,
-        text: &str,
-        names: &TableNames,
-    ) -> Result<Self, ParseError> {
+    pub fn parse(command: FlowCommand, text: &str, names: &TableNames) -> Result<Self, ParseError> {
         let mut m = Self::new(command, Flow::default());
         if command.is_delete() {
             m.flow.table = crate::flow::ALL_TABLES;

@@ -97,11 +97,7 @@ fn write_select_field(out: &mut dyn fmt::Write, select: &SelectField) -> fmt::Re
     value::write(out, select.field, select.mask.as_bytes(), None)
 }
 
-fn write_buckets(
-    out: &mut dyn fmt::Write,
-    buckets: &[Bucket],
-    names: &TableNames,
-) -> fmt::Result {
+fn write_buckets(out: &mut dyn fmt::Write, buckets: &[Bucket], names: &TableNames) -> fmt::Result {
     for bucket in buckets {
         write!(out, ",bucket=bucket_id:{},", bucket.id)?;
         if bucket.weight != 1 {
@@ -162,10 +158,8 @@ impl GroupMod {
             }
         }
         m.group.id = id.ok_or_else(|| ParseError::new("a group needs group_id="))?;
-        let needs_type = matches!(
-            command,
-            GroupCommand::Add | GroupCommand::Modify | GroupCommand::AddOrModify
-        );
+        let needs_type =
+            matches!(command, GroupCommand::Add | GroupCommand::Modify | GroupCommand::AddOrModify);
         m.group.kind = match kind {
             None if needs_type => return Err(ParseError::new("a group needs type=")),
             kind => kind.unwrap_or_default(),

@@ -341,9 +341,7 @@ fn add(m: &mut Match, item: Item<'_>) -> Result<(), ParseError> {
         .ok_or_else(|| ParseError::new(format!("there is no field {:?}", item.key)))?;
     if field.is_tun_metadata() && item.value.is_empty() {
         let empty = Value::from_bytes(&[]);
-        return m
-            .insert(field, &empty, Some(&empty))
-            .map_err(|e| ParseError::new(e.to_string()));
+        return m.insert(field, &empty, Some(&empty)).map_err(|e| ParseError::new(e.to_string()));
     }
     if item.value == "*" || item.value == "ANY" {
         return Ok(());

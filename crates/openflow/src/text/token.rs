@@ -84,7 +84,9 @@ impl<'a> Items<'a> {
                     None => (value, None, rest),
                 }
             }
-            Some(')') => return Err(ParseError::new(format!("a parenthesis too many at {text:?}"))),
+            Some(')') => {
+                return Err(ParseError::new(format!("a parenthesis too many at {text:?}")));
+            }
             _ => ("", None, behind),
         };
         self.rest = rest;

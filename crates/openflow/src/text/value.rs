@@ -62,11 +62,9 @@ pub(super) fn flags(
     value: u128,
     mask: Option<u128>,
 ) -> fmt::Result {
-    let name = |out: &mut dyn fmt::Write, bit: u128| {
-        match names.iter().find(|(b, _)| *b == bit) {
-            Some((_, name)) => out.write_str(name),
-            None => write!(out, "{bit:#x}"),
-        }
+    let name = |out: &mut dyn fmt::Write, bit: u128| match names.iter().find(|(b, _)| *b == bit) {
+        Some((_, name)) => out.write_str(name),
+        None => write!(out, "{bit:#x}"),
     };
     let bits = |of: u128| (0..128).map(|i| 1_u128 << i).filter(move |bit| of & bit != 0);
     match mask {
@@ -95,15 +93,19 @@ pub(super) fn fragment(value: u128, mask: u128) -> &'static str {
     }
 }
 
+/// The low 32 bits.
+fn low_32(v: u128) -> u32 {
+    u32::try_from(v & u128::from(u32::MAX)).expect("32 bits are 32 bits")
+}
+
 /// An address with its mask as a prefix length if it is one.
 pub(super) fn ipv4(out: &mut dyn fmt::Write, value: u128, mask: Option<u128>) -> fmt::Result {
-    let address = |v: u128| Ipv4Addr::from((v & u128::from(u32::MAX)) as u32);
-    write!(out, "{}", address(value))?;
-    let Some(mask) = mask else { return Ok(()) };
-    let ones = (mask as u32).leading_ones();
-    match (mask as u32).checked_shl(ones).unwrap_or(0) {
+    write!(out, "{}", Ipv4Addr::from(low_32(value)))?;
+    let Some(mask) = mask.map(low_32) else { return Ok(()) };
+    let ones = mask.leading_ones();
+    match mask.checked_shl(ones).unwrap_or(0) {
         0 => write!(out, "/{ones}"),
-        _ => write!(out, "/{}", address(mask)),
+        _ => write!(out, "/{}", Ipv4Addr::from(mask)),
     }
 }
 
@@ -124,7 +126,7 @@ pub(super) fn ipv6_address(out: &mut dyn fmt::Write, value: u128) -> fmt::Result
     let address = Ipv6Addr::from(value);
     let compatible = value >> 32 == 0 && value >> 16 != 0;
     match compatible {
-        true => write!(out, "::{}", Ipv4Addr::from(value as u32)),
+        true => write!(out, "::{}", Ipv4Addr::from(low_32(value))),
         false => write!(out, "{address}"),
     }
 }
@@ -170,8 +172,8 @@ pub(super) fn write(
 
 fn port(field: Field, number: u128) -> PortNo {
     match field {
-        Field::IN_PORT_NXM => PortNo::from_16(number as u16),
-        _ => PortNo(number as u32),
+        Field::IN_PORT_NXM => PortNo::from_16((number & 0xffff) as u16),
+        _ => PortNo(low_32(number)),
     }
 }
 
@@ -254,7 +256,9 @@ pub(super) fn parse(field: Field, text: &str) -> Result<(Value, Option<Value>), 
 fn parse_number(field: Field, text: &str) -> Result<u128, ParseError> {
     let bad = |kind: &str| ParseError::new(format!("{field}: {text:?} is not {kind}"));
     Ok(match field.format() {
-        Format::Ipv4 => text.parse::<Ipv4Addr>().map_err(|_| bad("an IPv4 address"))?.to_bits().into(),
+        Format::Ipv4 => {
+            text.parse::<Ipv4Addr>().map_err(|_| bad("an IPv4 address"))?.to_bits().into()
+        }
         Format::Ipv6 => text.parse::<Ipv6Addr>().map_err(|_| bad("an IPv6 address"))?.to_bits(),
         Format::Ethernet => {
             let mac: Mac = text.parse().map_err(|_| bad("an Ethernet address"))?;

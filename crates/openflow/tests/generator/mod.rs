@@ -5,6 +5,8 @@
 #![allow(
     clippy::cast_possible_truncation,
     clippy::must_use_candidate,
+    clippy::single_match_else,
+    clippy::unwrap_used,
     clippy::missing_panics_doc,
     missing_docs,
     reason = "random numbers are cut on purpose, and only tests read this"
@@ -192,11 +194,19 @@ fn matching_of(rng: &mut Rng, scope: Scope) -> (Match, Kind) {
     if rng.chance(20) {
         // State first: the tuple of a connection needs a valid one.
         let (value, mask) = rng.pick(&[(0x21, 0x21), (0x2a, 0x3f), (0x20, 0x30), (0x02, 0xff)]);
-        m.insert(Field::CT_STATE, &value_of(Field::CT_STATE, value), Some(&value_of(Field::CT_STATE, mask)))
-            .expect("ct_state");
+        m.insert(
+            Field::CT_STATE,
+            &value_of(Field::CT_STATE, value),
+            Some(&value_of(Field::CT_STATE, mask)),
+        )
+        .expect("ct_state");
     }
     if rng.chance(15) && !matches!(kind, Kind::Raw { .. }) {
-        let _ = m.insert(Field::VLAN_VID, &value_of(Field::VLAN_VID, 0x1000 | u128::from(rng.below(4096))), None);
+        let _ = m.insert(
+            Field::VLAN_VID,
+            &value_of(Field::VLAN_VID, 0x1000 | u128::from(rng.below(4096))),
+            None,
+        );
     }
     for _ in 0..rng.below(9) {
         let field = rng.pick(&fields);
@@ -269,8 +279,7 @@ fn value_and_mask(rng: &mut Rng, field: Field) -> (Value, Option<Value>) {
     let v = match field {
         Field::IN_PORT => u128::from(rng.pick(&[1_u32, 7, 0xfefe, 0xffff_fffe])),
         Field::IN_PORT_NXM => u128::from(rng.pick(&[1_u16, 7, 0xfeff, 0xfffe])),
-        Field::VLAN_VID => v | 0x1000,
-        Field::VLAN_TCI => v | 0x1000,
+        Field::VLAN_VID | Field::VLAN_TCI => v | 0x1000,
         Field::IP_TOS => v & 0xfc,
         Field::ARP_OP => v & 0xff,
         Field::NSH_TTL => v & 0x3f,
@@ -361,8 +370,7 @@ fn bucket(rng: &mut Rng, id: u32, kind: GroupType, scope: Scope) -> Bucket {
     let watch_group = (failover && rng.chance(30)).then(|| 1 + rng.below(100) as u32);
     // A bucket has no match of its own: what it may do is known to the flow that uses it.
     let ip = base(Kind::Ip { v6: false, proto: Some(6) });
-    let mut maker =
-        Actions { rng, m: &ip, kind: Kind::Ip { v6: false, proto: Some(6) }, scope };
+    let mut maker = Actions { rng, m: &ip, kind: Kind::Ip { v6: false, proto: Some(6) }, scope };
     let count = maker.rng.below(4);
     let actions = (0..count).filter_map(|_| maker.action(0)).collect();
     Bucket { id, weight, watch_port, watch_group, actions }
@@ -373,10 +381,15 @@ fn selection(rng: &mut Rng) -> Selection {
         return Selection { method: "dp_hash".to_owned(), ..Selection::default() };
     }
     let mut fields = Vec::new();
-    for field in [Field::ETH_SRC, Field::IPV4_SRC, Field::IPV4_DST, Field::IP_PROTO, Field::TCP_DST] {
+    for field in [Field::ETH_SRC, Field::IPV4_SRC, Field::IPV4_DST, Field::IP_PROTO, Field::TCP_DST]
+    {
         if rng.chance(50) {
             let all = valid(field, u128::MAX);
-            let mask = if field.maskable() && rng.chance(40) { valid(field, rng.u128()).max(1) } else { all };
+            let mask = if field.maskable() && rng.chance(40) {
+                valid(field, rng.u128()).max(1)
+            } else {
+                all
+            };
             fields.push(SelectField { field, mask: value_of(field, mask) });
         }
     }
@@ -397,7 +410,7 @@ pub fn meter(rng: &mut Rng, id: u32) -> Meter {
             false => BandKind::DscpRemark { level: 1 + rng.below(3) as u8 },
         },
     };
-    let bands = (0..1 + rng.below(3)).map(|_| band(rng)).collect();
+    let bands = (0..=rng.below(3)).map(|_| band(rng)).collect();
     Meter { id, flags, bands }
 }
 
@@ -485,7 +498,10 @@ impl Actions<'_> {
                 PortNo::FLOOD,
                 PortNo::ALL,
             ])),
-            3 => Action::OutputTruncated { port: PortNo(1 + rng.below(1000) as u32), max_len: 14 + rng.below(9000) as u32 },
+            3 => Action::OutputTruncated {
+                port: PortNo(1 + rng.below(1000) as u32),
+                max_len: 14 + rng.below(9000) as u32,
+            },
             4 => Action::OutputReg { src: self.readable(64)?, max_len: u16::MAX },
             5 => Action::Group(1 + rng.below(1000) as u32),
             6 => Action::SetQueue(rng.below(1000) as u32),
@@ -499,7 +515,7 @@ impl Actions<'_> {
             15 => Action::Pop(self.writable(1024)?),
             16 if ip => Action::SetTtl(rng.u8()),
             17 if ip => Action::DecTtl,
-            18 if ip => Action::DecTtlControllers((0..1 + rng.below(4)).map(|_| rng.u16()).collect()),
+            18 if ip => Action::DecTtlControllers((0..=rng.below(4)).map(|_| rng.u16()).collect()),
             16..=18 if self.kind == Kind::Mpls => {
                 rng.pick(&[Action::DecMplsTtl, Action::SetMplsTtl(9)])
             }
@@ -535,8 +551,12 @@ impl Actions<'_> {
     fn fields(&self, writable: bool) -> Vec<Field> {
         Field::all()
             .filter(|f| !f.is_tun_metadata() && !left_out(*f, self.kind) && met(self.m, *f))
-            .filter(|f| !writable || (f.writable() && !matches!(*f, Field::CT_MARK | Field::CT_LABEL)))
-            .filter(|f| f.name() != "conj_id" && (!writable || *f != Field::VLAN_VID || self.tagged()))
+            .filter(|f| {
+                !writable || (f.writable() && !matches!(*f, Field::CT_MARK | Field::CT_LABEL))
+            })
+            .filter(|f| {
+                f.name() != "conj_id" && (!writable || *f != Field::VLAN_VID || self.tagged())
+            })
             .collect()
     }
 
@@ -670,7 +690,8 @@ impl Actions<'_> {
             range.addresses = Some((min, rng.chance(50).then_some(max)));
             if with_ports && rng.chance(50) {
                 let first = 1 + rng.below(30000) as u16;
-                range.ports = Some((first, rng.chance(50).then_some(first + 1 + rng.below(30000) as u16)));
+                range.ports =
+                    Some((first, rng.chance(50).then_some(first + 1 + rng.below(30000) as u16)));
             }
         }
         let kind = Some(rng.pick(&[NatKind::Src, NatKind::Dst]));
@@ -694,7 +715,10 @@ impl Actions<'_> {
         let reg = Subfield::whole(Field::reg(self.rng.below(16) as u8));
         let mac = LearnDst::Match(Subfield::whole(Field::ETH_DST));
         if !matches!(self.kind, Kind::Raw { .. }) {
-            specs.push(LearnSpec { src: LearnSrc::Field(Subfield::whole(Field::ETH_SRC)), dst: mac });
+            specs.push(LearnSpec {
+                src: LearnSrc::Field(Subfield::whole(Field::ETH_SRC)),
+                dst: mac,
+            });
         }
         if self.rng.chance(50) {
             specs.push(LearnSpec { src: LearnSrc::Field(reg), dst: LearnDst::Match(reg) });
@@ -710,7 +734,10 @@ impl Actions<'_> {
             specs.push(LearnSpec { src: LearnSrc::Value(value), dst: LearnDst::Load(dst) });
         }
         if self.rng.chance(50) {
-            specs.push(LearnSpec { src: LearnSrc::Field(reg), dst: LearnDst::Load(Subfield::whole(Field::reg(5))) });
+            specs.push(LearnSpec {
+                src: LearnSrc::Field(reg),
+                dst: LearnDst::Load(Subfield::whole(Field::reg(5))),
+            });
         }
         if self.rng.chance(50) {
             let src = LearnSrc::Field(Subfield::whole(Field::IN_PORT_NXM));
