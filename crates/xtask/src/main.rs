@@ -1,12 +1,14 @@
 //! The project's own tools, run as `cargo xtask TOOL`.
 
+mod check;
 mod rows;
 
 use anyhow::{Result, bail};
 
 fn main() -> Result<()> {
     match std::env::args().nth(1).as_deref() {
+        Some("check") => check::run(),
         Some("rows") => rows::write_all(),
-        _ => bail!("usage: cargo xtask rows"),
+        _ => bail!("usage: cargo xtask check|rows"),
     }
 }

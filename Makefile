@@ -1,0 +1,69 @@
+# Everything a developer or CI runs. `make help` lists it.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+CARGO ?= cargo
+# Tools that cargo installs for us; kept out of the user's own.
+TOOLS := $(or $(CARGO_TARGET_DIR),target)/tools
+DENY := $(TOOLS)/bin/cargo-deny
+DENY_VERSION := 0.20.2
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: packages ## two real switches joined by a Geneve tunnel, programmed by our code, pinging
+	$(CARGO) run --quiet -p osier-openflow --example two_switches
+
+.PHONY: test
+test: packages check ## all that CI runs: checks, unit, golden and end-to-end tests
+	$(CARGO) test --workspace --locked
+
+.PHONY: check
+check: fmt-check lint docs-check deny ## the fast part: format, lints, documentation, licences
+
+.PHONY: fmt-check
+fmt-check:
+	$(CARGO) fmt --all --check
+
+.PHONY: lint
+lint:
+	$(CARGO) clippy --workspace --all-targets --all-features --locked -- -D warnings
+	$(CARGO) check -p osier-openflow -p osier-ovsdb --no-default-features --locked
+
+.PHONY: docs-check
+docs-check:
+	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps --locked --quiet
+	$(CARGO) xtask check
+
+.PHONY: deny
+deny: $(DENY)
+	$(DENY) --all-features --log-level error check bans licenses sources
+
+$(DENY):
+	$(CARGO) install --quiet --locked --root $(TOOLS) cargo-deny@$(DENY_VERSION)
+
+.PHONY: bench
+bench: packages ## print the figures; BENCH=name for one of them
+	$(CARGO) run --release --quiet -p osier-bench -- run $(BENCH)
+
+.PHONY: fuzz
+fuzz: ## every fuzz target for a while; SECONDS_EACH=n (default 20)
+	scripts/fuzz $(or $(SECONDS_EACH),20)
+
+.PHONY: soak
+soak: packages ## the long suites, not in CI
+	OSIER_SOAK=1 $(CARGO) test --release --workspace --locked -- --ignored soak --nocapture
+
+.PHONY: rows
+rows: ## generate the OVSDB row types from the schemas
+	$(CARGO) xtask rows
+
+.PHONY: packages
+packages: ## install the Debian packages that tests need, starting no service
+	@scripts/install-packages
+
+.PHONY: clean
+clean: ## remove what was built
+	$(CARGO) clean
