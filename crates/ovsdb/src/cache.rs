@@ -9,6 +9,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::Uuid;
 use crate::delta::{Location, RowUpdate, Updates, apply_difference};
 use crate::monitor::View;
+#[cfg(feature = "session")]
+use crate::op::Condition;
 use crate::row::{Layout, Row};
 use crate::rows::{DecodeError, TypedRow};
 use crate::value::Value;
@@ -77,6 +79,14 @@ impl Cache {
     /// What it follows.
     pub fn view(&self) -> &Arc<View> {
         &self.view
+    }
+
+    /// Takes note that the server now sends the rows of a table for which one of these holds.
+    #[cfg(feature = "session")]
+    pub(crate) fn set_conditions(&mut self, table: &str, conditions: Vec<Condition>) {
+        if let Some(position) = self.view.position(table) {
+            Arc::make_mut(&mut self.view).tables[position].conditions = conditions;
+        }
     }
 
     /// A table, if it is followed.

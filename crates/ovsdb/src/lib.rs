@@ -2,7 +2,10 @@
 //!
 //! The pure half knows bytes and values: [`value`] and its JSON ([`frame`] finds messages, [`rpc`]
 //! reads them), [`op`]erations, [`schema`]s, row [`delta`]s, the [`cache`], typed [`rows`], and the
-//! [`text`] that `ovs-vsctl` prints. Nothing here knows what a bridge is for.
+//! [`text`] that `ovs-vsctl` prints. The tokio half (feature `session`) speaks to servers:
+//! [`session`] follows a database and runs transactions.
+//! An in-memory [`server`] (feature `server`) is for fault tests. Nothing here knows what a bridge
+//! is for.
 
 pub mod cache;
 pub mod delta;
@@ -15,6 +18,10 @@ mod row;
 pub mod rows;
 pub mod rpc;
 pub mod schema;
+#[cfg(feature = "server")]
+pub mod server;
+#[cfg(feature = "session")]
+pub mod session;
 pub mod text;
 mod uuid;
 pub mod value;

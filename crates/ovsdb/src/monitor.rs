@@ -154,6 +154,11 @@ impl View {
         self.by_name.get(table).copied()
     }
 
+    #[cfg(feature = "session")]
+    pub(crate) fn conditions(&self, table: &str) -> Option<&[Condition]> {
+        Some(&self.tables[self.position(table)?].conditions)
+    }
+
     /// The `<monitor-requests>` that ask for it.
     pub fn requests(&self, method: MonitorMethod) -> impl Serialize + '_ {
         Requests { view: self, method }

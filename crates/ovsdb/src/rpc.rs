@@ -107,37 +107,31 @@ impl ServerError {
     }
 }
 
-/// The bytes of a request.
-pub fn request(id: u64, method: &str, params: &[u8]) -> Vec<u8> {
-    let mut json = Vec::with_capacity(params.len() + method.len() + 48);
-    json.extend_from_slice(format!("{{\"id\":{id},\"method\":\"{method}\",\"params\":").as_bytes());
-    json.extend_from_slice(params);
-    json.push(b'}');
-    json
+/// Appends a request to what is to be sent.
+pub fn request(out: &mut Vec<u8>, id: u64, method: &str, params: &[u8]) {
+    out.extend_from_slice(format!("{{\"id\":{id},\"method\":\"{method}\",\"params\":").as_bytes());
+    out.extend_from_slice(params);
+    out.push(b'}');
 }
 
-/// The bytes of a notification.
-pub fn notification(method: &str, params: &[u8]) -> Vec<u8> {
-    let mut json = format!("{{\"id\":null,\"method\":\"{method}\",\"params\":").into_bytes();
-    json.extend_from_slice(params);
-    json.push(b'}');
-    json
+/// Appends a notification.
+pub fn notification(out: &mut Vec<u8>, method: &str, params: &[u8]) {
+    out.extend_from_slice(format!("{{\"id\":null,\"method\":\"{method}\",\"params\":").as_bytes());
+    out.extend_from_slice(params);
+    out.push(b'}');
 }
 
-/// The bytes of a successful reply.
-pub fn reply(id: &RawValue, result: &[u8]) -> Vec<u8> {
-    let mut json = format!("{{\"id\":{},\"error\":null,\"result\":", id.get()).into_bytes();
-    json.extend_from_slice(result);
-    json.push(b'}');
-    json
-}
-
-/// The bytes of a reply that says no.
-pub fn refusal(id: &RawValue, error: &[u8]) -> Vec<u8> {
-    let mut json = format!("{{\"id\":{},\"result\":null,\"error\":", id.get()).into_bytes();
-    json.extend_from_slice(error);
-    json.push(b'}');
-    json
+/// Appends a reply: a result, or an error.
+pub fn reply(out: &mut Vec<u8>, id: &RawValue, result: Result<&[u8], &[u8]>) {
+    let (result, error) = match result {
+        Ok(result) => (result, &b"null"[..]),
+        Err(error) => (&b"null"[..], error),
+    };
+    for part in
+        [b"{\"id\":", id.get().as_bytes(), b",\"error\":", error, b",\"result\":", result, b"}"]
+    {
+        out.extend_from_slice(part);
+    }
 }
 
 #[cfg(test)]

@@ -3,9 +3,10 @@
 
 use std::sync::Arc;
 
-use super::Location;
-use crate::op::Operation;
-use crate::schema::Schema;
+use super::{ErrorKind, Location};
+use crate::op::{Condition, Operation};
+use crate::schema::{ColumnType, Schema, Violation};
+use crate::value::Value;
 
 /// What the server's sentence tells.
 pub(super) fn from_details(details: &str) -> Location {
@@ -45,26 +46,48 @@ fn unquoted(word: &str) -> Arc<str> {
 /// What the failed operation tells beside.
 pub(super) fn from_operation(
     operation: &Operation,
+    kind: &ErrorKind,
     schema: Option<&Schema>,
     told: Location,
 ) -> Location {
     let table = operation.table().map(|table| Arc::from(&**table));
     let schema = schema.and_then(|schema| schema.table(table.as_deref()?));
+    // Neither a mutation's value nor a condition's need have the column's size.
+    let sized = !matches!(operation, Operation::Mutate { .. });
+    let written = operation.written().map(|(column, value)| (column, value, sized));
+    let compared = operation.conditions().iter().filter_map(|condition| match condition {
+        Condition::Column { column, value, .. } => Some((column, value, false)),
+        Condition::Always(_) => None,
+    });
     let misfit = schema.and_then(|schema| {
-        operation.written().find_map(|(column, value)| {
-            let fits = schema.column_type(column).is_some_and(|ty| {
-                let conforming = ty.conform(value.clone());
-                // A mutation's value need not have the column's size.
-                let relative = matches!(operation, Operation::Mutate { .. });
-                conforming.is_ok_and(|value| relative || ty.check(&value).is_ok())
-            });
-            (!fits).then(|| Arc::from(&**column))
-        })
+        let mut misfits = written.chain(compared).filter_map(|(column, value, sized)| {
+            let found = misfit(schema.column_type(column), value, sized)?;
+            Some((found, Arc::from(&**column)))
+        });
+        let first = misfits.next()?;
+        // Of several, the one that makes this kind of error.
+        let (_, column) = if first.0 == *kind {
+            first
+        } else {
+            misfits.find(|(found, _)| found == kind).unwrap_or(first)
+        };
+        Some(column)
     });
     Location {
         table: table.or(told.table),
         row: operation.row().or(told.row),
         column: misfit.or(told.column),
+    }
+}
+
+/// The error that a value makes in a column.
+fn misfit(ty: Option<&ColumnType>, value: &Value, sized: bool) -> Option<ErrorKind> {
+    let Some(ty) = ty else { return Some(ErrorKind::UnknownColumn) };
+    let Ok(value) = ty.conform(value.clone()) else { return Some(ErrorKind::SyntaxError) };
+    match ty.check(&value) {
+        Err(Violation::Atom { .. }) => Some(ErrorKind::ConstraintViolation),
+        Err(Violation::Count { .. }) if sized => Some(ErrorKind::SyntaxError),
+        _ => None,
     }
 }
 

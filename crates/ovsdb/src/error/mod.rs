@@ -79,6 +79,7 @@ pub enum ErrorKind {
     RangeError,
     NotSupported,
     UnknownDatabase,
+    UnknownColumn,
     SyntaxError,
     PermissionError,
     ClusterError,
@@ -102,6 +103,7 @@ impl From<&str> for ErrorKind {
             "range error" => Self::RangeError,
             "not supported" | "not allowed" => Self::NotSupported,
             "unknown database" => Self::UnknownDatabase,
+            "unknown column" => Self::UnknownColumn,
             "syntax error" | "syntax error or unknown column" => Self::SyntaxError,
             "permission error" => Self::PermissionError,
             "cluster error" | "not leader" => Self::ClusterError,
@@ -127,6 +129,7 @@ impl fmt::Display for ErrorKind {
             Self::RangeError => "range error",
             Self::NotSupported => "not supported",
             Self::UnknownDatabase => "unknown database",
+            Self::UnknownColumn => "unknown column",
             Self::SyntaxError => "syntax error",
             Self::PermissionError => "permission error",
             Self::ClusterError => "cluster error",
@@ -190,15 +193,16 @@ fn failure(
     schema: Option<&Schema>,
 ) -> OperationError {
     let operation = operations.get(index);
+    let kind = ErrorKind::from(word);
     let told = locate::from_details(&details);
     let at = match operation {
-        Some(operation) => locate::from_operation(operation, schema, told),
+        Some(operation) => locate::from_operation(operation, &kind, schema, told),
         None => told,
     };
     OperationError {
         operation: operation.map(|_| index),
         what: operation.map_or_else(|| "commit".to_owned(), ToString::to_string),
-        kind: word.into(),
+        kind,
         at,
         details,
     }

@@ -198,18 +198,24 @@ impl Operation {
         fields.chain(mutations.iter().map(|mutation| (&mutation.column, &mutation.value)))
     }
 
-    /// The row it is about, if its conditions or its own identity name one.
-    pub fn row(&self) -> Option<Uuid> {
-        let conditions = match self {
-            Self::Insert { uuid, .. } => return *uuid,
+    /// The conditions that choose its rows.
+    pub fn conditions(&self) -> &[Condition] {
+        match self {
             Self::Select { conditions, .. }
             | Self::Update { conditions, .. }
             | Self::Mutate { conditions, .. }
             | Self::Delete { conditions, .. }
             | Self::Wait { conditions, .. } => conditions,
-            _ => return None,
-        };
-        conditions.iter().find_map(Condition::row)
+            _ => &[],
+        }
+    }
+
+    /// The row it is about, if its conditions or its own identity name one.
+    pub fn row(&self) -> Option<Uuid> {
+        match self {
+            Self::Insert { uuid, .. } => *uuid,
+            _ => self.conditions().iter().find_map(Condition::row),
+        }
     }
 }
 

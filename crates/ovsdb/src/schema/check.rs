@@ -108,6 +108,11 @@ impl ColumnType {
         if found < self.min as usize || found > self.max as usize {
             return Err(Violation::Count { found, min: self.min, max: self.max });
         }
+        self.check_atoms(value)
+    }
+
+    /// Whether each atom keeps its constraint, however many there are.
+    pub fn check_atoms(&self, value: &Value) -> Result<(), Violation> {
         value.atoms().iter().try_for_each(|atom| self.key.check(atom))?;
         value.pairs().iter().try_for_each(|(key, second)| {
             self.key.check(key)?;

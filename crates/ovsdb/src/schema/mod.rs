@@ -4,6 +4,7 @@
 
 mod check;
 mod parse;
+mod write;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -91,6 +91,7 @@ impl<'a> Table<'a> {
                 let pad = width - cell.len();
                 let _ = write!(out, "{space}{cell}{:pad$}", "");
             }
+            out.truncate(out.trim_end_matches(' ').len());
             out.push('\n');
         }
         out
