@@ -327,13 +327,13 @@ impl FlowStats {
                 field(number, &bytes.to_be_bytes());
             }
         }
-        if let Some(flows) = self.flows {
-            field(oxs::FLOW_COUNT, &flows.to_be_bytes());
-        }
         for (number, count) in [(oxs::PACKET_COUNT, self.packets), (oxs::BYTE_COUNT, self.bytes)] {
             if let Some(count) = count {
                 field(number, &count.to_be_bytes());
             }
+        }
+        if let Some(flows) = self.flows {
+            field(oxs::FLOW_COUNT, &flows.to_be_bytes());
         }
         w.patch_len("stats", start, start + 2)?;
         w.align8(start);

@@ -69,7 +69,7 @@ impl CtFlush {
             }
         }
         if let Some(zone) = self.zone {
-            put(w, property::ZONE, &zone.to_be_bytes())?;
+            put_u16(w, property::ZONE, zone)?;
         }
         Ok(())
     }
@@ -109,7 +109,7 @@ impl CtTuple {
             (property::ICMP_ID, self.icmp_id),
         ] {
             if let Some(number) = number {
-                put(w, kind, &number.to_be_bytes())?;
+                put_u16(w, kind, number)?;
             }
         }
         for (kind, number) in
@@ -148,6 +148,12 @@ fn put(w: &mut Writer, kind: u16, value: &[u8]) -> Result<(), EncodeError> {
         w.put(value);
         Ok(())
     })
+}
+
+/// Open vSwitch counts the padding of 16-bit properties into their length.
+fn put_u16(w: &mut Writer, kind: u16, value: u16) -> Result<(), EncodeError> {
+    let [high, low] = value.to_be_bytes();
+    put(w, kind, &[high, low, 0, 0])
 }
 
 fn mapped(address: IpAddr) -> Ipv6Addr {

@@ -23,19 +23,16 @@ pub struct Experimenter {
 }
 
 /// Nicira's messages.
-pub(super) mod nicira {
-    pub(in crate::message) const SET_PACKET_IN_FORMAT: u32 = 16;
-    pub(in crate::message) const SET_CONTROLLER_ID: u32 = 20;
-    pub(in crate::message) const FLOW_MONITOR_CANCEL: u32 = 21;
-    pub(in crate::message) const FLOW_MONITOR_PAUSED: u32 = 22;
-    pub(in crate::message) const FLOW_MONITOR_RESUMED: u32 = 23;
-    pub(in crate::message) const TLV_TABLE_MOD: u32 = 24;
-    pub(in crate::message) const TLV_TABLE_REQUEST: u32 = 25;
-    pub(in crate::message) const TLV_TABLE_REPLY: u32 = 26;
-    pub(in crate::message) const RESUME: u32 = 28;
-    pub(in crate::message) const CT_FLUSH_ZONE: u32 = 29;
-    pub(in crate::message) const PACKET_IN2: u32 = 30;
-    pub(in crate::message) const CT_FLUSH: u32 = 32;
+mod nicira {
+    pub(super) const SET_PACKET_IN_FORMAT: u32 = 16;
+    pub(super) const SET_CONTROLLER_ID: u32 = 20;
+    pub(super) const TLV_TABLE_MOD: u32 = 24;
+    pub(super) const TLV_TABLE_REQUEST: u32 = 25;
+    pub(super) const TLV_TABLE_REPLY: u32 = 26;
+    pub(super) const RESUME: u32 = 28;
+    pub(super) const CT_FLUSH_ZONE: u32 = 29;
+    pub(super) const PACKET_IN2: u32 = 30;
+    pub(super) const CT_FLUSH: u32 = 32;
 }
 
 /// Writes the body of an extension; nothing for any other message.
@@ -54,12 +51,6 @@ pub(super) fn encode(message: &Message, w: &mut Writer) -> Result<(), EncodeErro
             w.zeros(6);
             w.u16(*id);
         }
-        Message::FlowMonitorCancel(id) => {
-            head(nicira::FLOW_MONITOR_CANCEL);
-            w.u32(*id);
-        }
-        Message::FlowMonitorPaused => head(nicira::FLOW_MONITOR_PAUSED),
-        Message::FlowMonitorResumed => head(nicira::FLOW_MONITOR_RESUMED),
         Message::TlvTableMod(m) => {
             head(nicira::TLV_TABLE_MOD);
             m.encode(w)?;
@@ -117,9 +108,6 @@ fn decode_nicira(kind: u32, r: &mut Reader<'_>) -> Result<Option<Message>, Decod
             r.skip(WHAT, 6)?;
             Message::SetControllerId(r.u16(WHAT)?)
         }
-        nicira::FLOW_MONITOR_CANCEL => Message::FlowMonitorCancel(r.u32(WHAT)?),
-        nicira::FLOW_MONITOR_PAUSED => Message::FlowMonitorPaused,
-        nicira::FLOW_MONITOR_RESUMED => Message::FlowMonitorResumed,
         nicira::TLV_TABLE_MOD => Message::TlvTableMod(TlvTableMod::decode(r)?),
         nicira::TLV_TABLE_REQUEST => Message::TlvTableRequest,
         nicira::TLV_TABLE_REPLY => Message::TlvTableReply(TlvTable::decode(r)?),

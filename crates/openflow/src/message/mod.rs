@@ -165,12 +165,6 @@ pub enum Message {
     BundleControl(BundleControl),
     /// Adds a message to a bundle.
     BundleAdd(BundleAdd),
-    /// Ends a flow monitor, in Nicira's form; [`FlowMonitorCommand::Delete`] is OpenFlow's.
-    FlowMonitorCancel(u32),
-    /// Monitored changes are held back, in Nicira's form.
-    FlowMonitorPaused,
-    /// Monitored changes come again, in Nicira's form.
-    FlowMonitorResumed,
     /// Changes which Geneve option is which `tun_metadata` field.
     TlvTableMod(TlvTableMod),
     /// Asks which Geneve option is which `tun_metadata` field.
@@ -205,9 +199,6 @@ impl Message {
             | Self::Resume(_)
             | Self::SetPacketInFormat(_)
             | Self::SetControllerId(_)
-            | Self::FlowMonitorCancel(_)
-            | Self::FlowMonitorPaused
-            | Self::FlowMonitorResumed
             | Self::TlvTableMod(_)
             | Self::TlvTableRequest
             | Self::TlvTableReply(_)

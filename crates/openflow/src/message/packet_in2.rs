@@ -96,11 +96,11 @@ impl PacketIn2 {
         }
         property(property::REASON, &[self.reason.to_u8()])?;
         property(property::METADATA, self.metadata.as_oxms())?;
-        if !self.userdata.is_empty() {
-            property(property::USERDATA, &self.userdata)?;
-        }
         if let Some(continuation) = &self.continuation {
             property(property::CONTINUATION, continuation)?;
+        }
+        if !self.userdata.is_empty() {
+            property(property::USERDATA, &self.userdata)?;
         }
         Ok(())
     }
