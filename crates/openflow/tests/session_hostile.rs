@@ -3,6 +3,7 @@
 //! memory; time is paused where it matters.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
 
+use osier_openflow::action::Action;
 use osier_openflow::flow::{Flow, FlowMod};
 use osier_openflow::message::{BundleFlags, ErrorCode, Message, MultipartRequest, ReplyBody};
 use osier_openflow::session::{
@@ -557,6 +558,27 @@ async fn errors_of_a_batch_name_their_messages() {
     let got = peer.expect(FLOW_MOD).await;
     peer.send(ERROR, got.xid, &[0, 5, 0, 1]).await;
     assert!(matches!(events.recv().await.unwrap().message, Message::Error(_)));
+}
+
+#[tokio::test]
+async fn a_message_that_cannot_be_written_is_named_and_the_session_goes_on() {
+    let (session, _events, mut peer) = session(64 * 1024, Options::default()).await;
+    // 9,000 actions of 8 bytes: more than 64 KiB.
+    let mut long = flow(2);
+    long.flow.instructions = vec![Action::DecTtl; 9_000].into();
+    let answering = tokio::spawn(async move {
+        peer.expect(FLOW_MOD).await;
+        let refused = peer.expect(FLOW_MOD).await;
+        peer.send(ERROR, refused.xid, &[0, 5, 0, 1]).await;
+        let xid = peer.expect(BARRIER_REQUEST).await.xid;
+        peer.send(BARRIER_REPLY, xid, &[]).await;
+        peer
+    });
+    let e = session.batch([flow(0), flow(1), long, flow(3)]).await.unwrap_err();
+    let _peer = answering.await.unwrap();
+    let BatchError::Encode { index: 2, refused, .. } = &e else { panic!("{e:?}") };
+    assert_eq!(refused[0].index, 1);
+    assert!(session.close_reason().is_none());
 }
 
 #[tokio::test]

@@ -17,7 +17,7 @@ impl Session {
             match burst.put(|xid, w| message.encode_message(xid, w)).await {
                 Ok(()) => {}
                 Err(PutError::Encode(source)) => {
-                    unsent = Some(BatchError::Encode { index: burst.len(), source });
+                    unsent = Some((burst.len(), source));
                     break;
                 }
                 Err(PutError::Session(error)) => return Err(BatchError::Unknown(error)),
@@ -28,7 +28,7 @@ impl Session {
         self.barrier().await.map_err(BatchError::Unknown)?;
         let refused = burst.collector().take();
         match unsent {
-            Some(error) => Err(error),
+            Some((index, source)) => Err(BatchError::Encode { index, source, refused }),
             None if refused.is_empty() => Ok(()),
             None => Err(BatchError::Refused(refused)),
         }

@@ -219,12 +219,14 @@ pub enum BatchError {
     #[error("the switch refused {} of the messages, first message {}", .0.len(), First(.0))]
     Refused(Vec<Refusal>),
     /// A message cannot be written; those before it were sent.
-    #[error("message {index} cannot be sent")]
+    #[error("message {index} cannot be sent{}", More(.refused))]
     Encode {
         /// Which one, counted from 0.
         index: usize,
         /// Why not.
         source: EncodeError,
+        /// What the switch refused of those before it.
+        refused: Vec<Refusal>,
     },
     /// It is not known which were done.
     #[error("not known which messages were done")]
@@ -279,6 +281,20 @@ struct First<'a>(&'a [Refusal]);
 impl fmt::Display for First<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.first().map_or(Ok(()), |first| write!(f, "{}: {}", first.index, first.error))
+    }
+}
+
+/// ", and …" if any were refused.
+struct More<'a>(&'a [Refusal]);
+
+impl fmt::Display for More<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.len() {
+            0 => Ok(()),
+            n => {
+                write!(f, ", and the switch refused {n} before it, first message {}", First(self.0))
+            }
+        }
     }
 }
 

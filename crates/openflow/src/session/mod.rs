@@ -9,6 +9,27 @@
 //! kind, silence, or not reading what we send: each ends that session with a [`SessionError`] that
 //! names it, and nothing else. Memory is bounded by [`Options`].
 //!
+//! ```no_run
+//! # use osier_openflow::{flow::{Flow, FlowMod}, message::{BundleFlags, MultipartRequest}};
+//! # use osier_openflow::session::{Options, Session};
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let switch = "unix:/run/openvswitch/br-int.mgmt".parse()?;
+//! let (session, mut events) = Session::connect(&switch, Options::default()).await?;
+//!
+//! let flow: Flow = "table=7,ip,nw_dst=10.0.0.1,actions=output:2".parse()?;
+//! session.bundle(BundleFlags::ATOMIC | BundleFlags::ORDERED, [FlowMod::add(flow)]).await?;
+//!
+//! let mut answer = session.multipart(MultipartRequest::all_flows()).await?;
+//! while let Some(part) = answer.next().await {
+//!     println!("{:?}", part?.body);
+//! }
+//! while let Some(event) = events.recv().await {
+//!     println!("{event:?}");
+//! }
+//! println!("ended: {}", session.closed().await);
+//! # Ok(()) }
+//! ```
+//!
 //! The half without I/O (`frame`, `requests`, `protocol`, `dispatch`) decides; the other moves bytes.
 
 mod backoff;

@@ -4,7 +4,7 @@ use super::tls::Tls;
 use std::time::Duration;
 
 /// Deadlines and limits of a session. All memory that a peer can make a session use is bounded by
-/// these, plus one message (64 KiB) in each direction.
+/// these, plus half a MiB for what is being read and answered.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// How long connecting, TLS and the exchange of hellos may take, together.
@@ -49,7 +49,7 @@ impl Default for Options {
             send_buffer: 1024 * 1024,
             receive_buffer: 4 * 1024 * 1024,
             event_buffer: 4 * 1024 * 1024,
-            collect: 1024 * 1024 * 1024,
+            collect: 256 * 1024 * 1024,
             half_open: 64,
             tls: None,
         }
