@@ -3,7 +3,7 @@
 //! The pure half knows bytes and values: [`value`] and its JSON ([`frame`] finds messages, [`rpc`]
 //! reads them), [`op`]erations, [`schema`]s, row [`delta`]s, the [`cache`], typed [`rows`], and the
 //! [`text`] that `ovs-vsctl` prints. The tokio half (feature `session`) speaks to servers:
-//! [`session`] follows a database and runs transactions.
+//! [`session`] follows a database and runs transactions, [`unixctl`] is the `ovs-appctl` protocol.
 //! An in-memory [`server`] (feature `server`) is for fault tests. Nothing here knows what a bridge
 //! is for.
 
@@ -23,6 +23,7 @@ pub mod server;
 #[cfg(feature = "session")]
 pub mod session;
 pub mod text;
+pub mod unixctl;
 mod uuid;
 pub mod value;
 
