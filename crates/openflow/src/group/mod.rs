@@ -82,7 +82,9 @@ pub enum GroupCommand {
 pub struct GroupMod {
     /// What to do.
     pub command: GroupCommand,
-    /// The group. Its buckets are those to insert for [`GroupCommand::InsertBucket`].
+    /// The group. For [`GroupCommand::InsertBucket`] its buckets are those to insert, and its
+    /// type must be the switch's: buckets for another type come without a weight, which Open
+    /// vSwitch takes as 0.
     pub group: Group,
     /// Insert behind this bucket, or [`BUCKET_FIRST`] or [`BUCKET_LAST`]; remove this bucket, or
     /// [`BUCKET_ALL`]. Other commands do not look at it.
