@@ -59,7 +59,17 @@ async fn commands_of_a_real_switch() {
     let upcalls = client.upcalls().await.unwrap();
     assert_eq!(upcalls[0].datapath, datapaths[0].name);
     assert!(upcalls[0].limit > 0);
-    let coverage = client.coverage().await.unwrap();
+    // Threads add up their counters once in a while only.
+    let coverage = tokio::time::timeout(SOON, async {
+        loop {
+            let coverage = client.coverage().await.unwrap();
+            if !coverage.is_empty() {
+                break coverage;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    });
+    let coverage = coverage.await.expect("counters");
     let counter = coverage.iter().max_by_key(|counter| counter.total).unwrap();
     assert!(client.coverage_counter(&counter.name).await.unwrap() >= counter.total);
     let memory = client.memory().await.unwrap();

@@ -33,14 +33,21 @@ pub fn parse_coverage(text: &str) -> Result<Vec<Counter>, TextError> {
     Ok(counters)
 }
 
-/// Reads `memory/show`: `name:number` separated by spaces.
+/// Reads `memory/show`: `name:number` separated by spaces, which names may have too.
 pub fn parse_memory(text: &str) -> Result<Vec<(String, u64)>, TextError> {
-    let pair = |word: &str| {
-        let (name, amount) = word.rsplit_once(':')?;
-        Some((name.to_owned(), amount.parse().ok()?))
-    };
-    let wrong = |word| TextError::new("memory/show", 1, "name:number", word);
-    text.split_whitespace().map(|word| pair(word).ok_or_else(|| wrong(word))).collect()
+    let wrong = |found| TextError::new("memory/show", 1, "name:number", found);
+    let mut amounts = Vec::new();
+    let mut name = String::new();
+    for word in text.split_whitespace() {
+        let (last, amount) = word.split_once(':').unwrap_or((word, ""));
+        let space = if name.is_empty() { "" } else { " " };
+        name.extend([space, last]);
+        if !amount.is_empty() {
+            let amount = amount.parse().map_err(|_| wrong(word))?;
+            amounts.push((std::mem::take(&mut name), amount));
+        }
+    }
+    if name.is_empty() { Ok(amounts) } else { Err(wrong(&name)) }
 }
 
 #[cfg(test)]
@@ -57,8 +64,8 @@ mod tests {
         assert_eq!(parse_coverage("x 1 total: 2").unwrap_err().expected, "a rate");
         assert_eq!(parse_coverage("x 1/sec total: y").unwrap_err().expected, "a total");
         assert_eq!(
-            parse_memory("atoms:27 cells:47\n").unwrap(),
-            [("atoms".to_owned(), 27), ("cells".to_owned(), 47)]
+            parse_memory("atoms:27 udpif keys:47\n").unwrap(),
+            [("atoms".to_owned(), 27), ("udpif keys".to_owned(), 47)]
         );
         assert!(parse_memory("atoms").is_err());
     }
