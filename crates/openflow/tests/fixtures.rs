@@ -3,13 +3,15 @@
 //!
 //! `fixtures/capture.py` makes the files. Each holds the command in a comment, then one message
 //! to a line: `>` to the switch, `<` from it.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a panic is the report")]
 
 #[path = "fixtures/values.rs"]
 mod values;
 
-use osier_openflow::message::{Header, Message};
+use osier_openflow::message::{ErrorCode, ErrorMessage, Header, Message};
 use osier_openflow::wire::Writer;
 use std::fmt::Write as _;
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -158,6 +160,36 @@ fn a_damaged_message_is_an_error_or_another_one() {
                 assert_eq!(again.unwrap(), (xid, message), "{name}: {damaged:02x?}");
             }
         }
+    }
+}
+
+/// What `ovs-ofctl` says of many messages: the first line of each.
+fn ofp_parse(bytes: &[u8]) -> Vec<String> {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(bytes).unwrap();
+    let output = Command::new("ovs-ofctl").arg("ofp-parse").arg(file.path()).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.lines().filter(|line| line.starts_with("OFPT_ERROR")).map(str::to_owned).collect()
+}
+
+#[test]
+fn errors_have_the_names_of_open_vswitch() {
+    let standard = (0..30).flat_map(|kind| (0..40).map(move |code| (kind, code)));
+    let mut codes: Vec<ErrorCode> =
+        standard.map(|(kind, code)| ErrorCode::Standard { kind, code }).collect();
+    let nicira = (0..100).map(|kind| ErrorCode::Experimenter { experimenter: 0x2320, kind });
+    codes.extend(nicira);
+    let mut w = Writer::new();
+    for code in &codes {
+        let data = vec![6, 20, 0, 8, 0, 0, 0, 1];
+        Message::Error(ErrorMessage { code: *code, data }).encode(1, &mut w).unwrap();
+    }
+    let printed = ofp_parse(w.as_slice());
+    assert_eq!(printed.len(), codes.len());
+    for (code, printed) in codes.iter().zip(printed) {
+        let name = printed.rsplit_once(": ").unwrap().1;
+        let known = (!printed.contains("***decode error")).then_some(name);
+        assert_eq!(code.name(), known, "{code:?}");
     }
 }
 

@@ -54,7 +54,14 @@ pub struct TlvTable {
 
 // === impl TlvMap ===
 
+const SIZES: &str = "the value of a Geneve option is a multiple of 4 and at most 124 bytes";
+
 impl TlvMap {
+    /// Whether an option can have its size.
+    fn has_size(self) -> bool {
+        self.len.is_multiple_of(4) && self.len <= 124
+    }
+
     fn encode(self, w: &mut Writer) {
         w.u16(self.class);
         w.u8(self.kind);
@@ -85,9 +92,8 @@ impl TlvTableMod {
         w.u16(self.command as u16);
         w.zeros(6);
         for map in &self.maps {
-            if map.len % 4 != 0 || map.len > 124 {
-                let why = "the value of a Geneve option is a multiple of 4 and at most 124 bytes";
-                return Err(EncodeError::Inexpressible { what: "TLV map", why });
+            if !map.has_size() {
+                return Err(EncodeError::Inexpressible { what: "TLV map", why: SIZES });
             }
             map.encode(w);
         }
@@ -104,7 +110,12 @@ impl TlvTableMod {
             other => return Err(start.error(WHAT, Problem::Unknown(other.into()))),
         };
         r.skip(WHAT, 6)?;
-        Ok(Self { command, maps: TlvMap::decode_all(r)? })
+        let maps = TlvMap::decode_all(r)?;
+        if let Some(map) = maps.iter().find(|map| !map.has_size()) {
+            let problem = Problem::Value { found: map.len.into(), expected: SIZES };
+            return Err(start.error(WHAT, problem));
+        }
+        Ok(Self { command, maps })
     }
 }
 
