@@ -1,0 +1,65 @@
+//! Changes as values.
+
+use crate::name::{NetworkName, NodeName, PortKey, RouterName};
+use crate::{Network, Node, Port, Router};
+use serde::{Deserialize, Serialize};
+
+/// An object of the model.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+pub enum Object {
+    /// A node.
+    Node(Node),
+    /// A router.
+    Router(Router),
+    /// A network.
+    Network(Network),
+    /// A port.
+    Port(Port),
+}
+
+/// Which object.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(tag = "kind", content = "name", rename_all = "lowercase")]
+pub enum Key {
+    /// A node.
+    Node(NodeName),
+    /// A router.
+    Router(RouterName),
+    /// A network.
+    Network(NetworkName),
+    /// A port.
+    Port(PortKey),
+}
+
+/// One step from what was to what is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    /// It is now so, whether it was there before or not.
+    Put(Object),
+    /// It is gone.
+    Delete(Key),
+}
+
+impl Object {
+    /// Which one it is.
+    pub fn key(&self) -> Key {
+        match self {
+            Self::Node(node) => Key::Node(node.name.clone()),
+            Self::Router(router) => Key::Router(router.name.clone()),
+            Self::Network(network) => Key::Network(network.name.clone()),
+            Self::Port(port) => Key::Port(port.key.clone()),
+        }
+    }
+}
+
+impl std::fmt::Display for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Node(name) => write!(f, "node {name}"),
+            Self::Router(name) => write!(f, "router {name}"),
+            Self::Network(name) => write!(f, "network {name}"),
+            Self::Port(key) => write!(f, "port {key}"),
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! The model: what Osier knows, whoever wrote it (Kubernetes, RESTCONF, Neutron, a file).
+//!
+//! Values and functions only: no I/O, no clock, no randomness. Time is passed in, names are
+//! validated where they are made, and an [`Invalid`] says which field of which object is wrong and
+//! what would be right.
+//!
+//! - A [`Network`] is an L2 domain with subnets; a [`Router`] an L3 domain (a VRF) that joins
+//!   networks; a [`Port`] an attachment of a device to a network; a [`Node`] a switch with a tunnel
+//!   address and blocks of addresses of its own.
+//! - A [`View`] is what one node must know; a [`Change`] one step of it.
+//! - A [`Pool`] gives addresses out ([`AddressPool`]), each once, and lets freed ones cool down.
+
+mod change;
+mod error;
+mod id;
+mod mac;
+mod name;
+mod network;
+mod node;
+mod pool;
+mod port;
+mod router;
+mod view;
+
+pub use change::{Change, Key, Object};
+pub use error::{Invalid, Problem};
+pub use id::{Identity, Vni, VrfId};
+pub use mac::{Mac, ParseMacError};
+pub use name::{
+    DeviceName, InterfaceName, NameError, NetworkName, NodeName, PoolName, PortKey, RouterName,
+};
+pub use network::{Network, Subnet};
+pub use node::Node;
+pub use pool::{AddressPool, AllocateError, Pool};
+pub use port::Port;
+pub use router::Router;
+pub use view::{Fabric, Tunnel, View};

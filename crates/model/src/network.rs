@@ -1,0 +1,97 @@
+//! Networks and their subnets.
+
+use crate::error::{Invalid, Problem};
+use crate::id::Vni;
+use crate::name::{NetworkName, RouterName};
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
+
+/// An L2 domain with subnets.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Network {
+    /// Its name.
+    pub name: NetworkName,
+    /// Its number, and tunnel key.
+    pub vni: Vni,
+    /// The router that joins it to others; alone if there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub router: Option<RouterName>,
+    /// Its addresses, of either family.
+    #[serde(default)]
+    pub subnets: Vec<Subnet>,
+}
+
+/// Addresses of a network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Subnet {
+    /// The prefix.
+    pub cidr: IpNet,
+    /// The router's address in it, if the network has a router.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gateway: Option<IpAddr>,
+}
+
+// === impl Network ===
+
+impl Network {
+    /// Checks what can be checked without other objects.
+    pub fn validate(&self) -> Result<(), Invalid> {
+        let object = format!("network {}", self.name);
+        for (i, subnet) in self.subnets.iter().enumerate() {
+            let field = |name: &str| format!("subnets[{i}].{name}");
+            let fail = |name: &str, problem| Err(Invalid::new(&object, field(name), problem));
+            if let Err(problem) = check_prefix(subnet.cidr) {
+                return fail("cidr", problem);
+            }
+            if let Some(other) = self.subnets[..i].iter().find(|s| overlap(s.cidr, subnet.cidr)) {
+                let (one, other) = (subnet.cidr.to_string(), other.cidr.to_string());
+                return fail("cidr", Problem::Overlap { one, other });
+            }
+            match subnet.gateway {
+                Some(address) if !is_usable(subnet.cidr, address) => {
+                    let prefix = subnet.cidr.to_string();
+                    return fail("gateway", Problem::NotInside { address, prefix });
+                }
+                Some(_) if self.router.is_none() => {
+                    return fail("gateway", Problem::Missing("the network's router"));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// The subnet that an address is of.
+    pub fn subnet_of(&self, address: IpAddr) -> Option<&Subnet> {
+        self.subnets.iter().find(|s| s.cidr.contains(&address))
+    }
+}
+
+/// Whether a prefix has no bits behind its length.
+pub(crate) fn check_prefix(prefix: IpNet) -> Result<(), Problem> {
+    match prefix == prefix.trunc() {
+        true => Ok(()),
+        false => {
+            Err(Problem::HostBits { found: prefix.to_string(), meant: prefix.trunc().to_string() })
+        }
+    }
+}
+
+/// Whether two prefixes share an address.
+pub(crate) fn overlap(one: IpNet, other: IpNet) -> bool {
+    one.contains(&other.network()) || other.contains(&one.network())
+}
+
+/// Whether a device can have this address of the prefix: not the prefix's own, nor its broadcast.
+pub(crate) fn is_usable(prefix: IpNet, address: IpAddr) -> bool {
+    let whole = prefix.max_prefix_len() - prefix.prefix_len() < 2;
+    let ends = match prefix {
+        IpNet::V4(v4) => [IpAddr::from(v4.network()), IpAddr::from(v4.broadcast())],
+        // The first is the routers' anycast address; the last is an address like others.
+        IpNet::V6(v6) => [IpAddr::from(v6.network()); 2],
+    };
+    prefix.contains(&address) && (whole || !ends.contains(&address))
+}

@@ -1,0 +1,347 @@
+//! Pools: addresses to give out, each to one at a time.
+//!
+//! Free addresses are kept as intervals, so a pool of any size costs what is used of it, and one
+//! allocation a look at a tree. Addresses are given in turn, not lowest first, and a freed one
+//! cools down before it is given again: connections and caches of its last owner die meanwhile.
+
+use crate::error::{Invalid, Problem};
+use crate::name::PoolName;
+use crate::network::{check_prefix, is_usable};
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::IpAddr;
+use std::time::Duration;
+use thiserror::Error;
+
+/// Addresses to give out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Pool {
+    /// Its name.
+    pub name: PoolName,
+    /// The prefix that they are of.
+    pub cidr: IpNet,
+    /// What is not given out: the gateway, other people's addresses.
+    #[serde(default)]
+    pub exclude: Vec<IpNet>,
+}
+
+/// The state of a pool. Time is the caller's: any clock that does not go back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AddressPool {
+    prefix: IpNet,
+    /// First and last of each run of free addresses.
+    free: BTreeMap<u128, u128>,
+    used: BTreeSet<u128>,
+    /// Freed ones, with the time from which they may be given again.
+    cooling: VecDeque<(Duration, u128)>,
+    cool_down: Duration,
+    /// Where to look next.
+    cursor: u128,
+}
+
+/// Why there is no address.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum AllocateError {
+    /// All are in use.
+    #[error("{prefix} has no free address: {used} in use, {cooling} cooling down")]
+    Exhausted {
+        /// The pool's prefix.
+        prefix: IpNet,
+        /// Addresses in use.
+        used: usize,
+        /// Addresses that were freed a moment ago.
+        cooling: usize,
+    },
+    /// The one asked for is taken.
+    #[error("{0} is in use")]
+    InUse(IpAddr),
+    /// The one asked for is not of this pool.
+    #[error("{address} is not among the addresses that {prefix} gives out")]
+    NotHere {
+        /// The address.
+        address: IpAddr,
+        /// The pool's prefix.
+        prefix: IpNet,
+    },
+}
+
+// === impl Pool ===
+
+impl Pool {
+    /// Checks it.
+    pub fn validate(&self) -> Result<(), Invalid> {
+        let object = format!("pool {}", self.name);
+        check_prefix(self.cidr).map_err(|p| Invalid::new(&object, "cidr", p))?;
+        for (i, exclude) in self.exclude.iter().enumerate() {
+            let field = format!("exclude[{i}]");
+            check_prefix(*exclude).map_err(|p| Invalid::new(&object, &field, p))?;
+            if !self.cidr.contains(exclude) {
+                let (address, prefix) = (exclude.network(), self.cidr.to_string());
+                return Err(Invalid::new(object, field, Problem::NotInside { address, prefix }));
+            }
+        }
+        Ok(())
+    }
+}
+
+// === impl AddressPool ===
+
+impl AddressPool {
+    /// A pool of a prefix less what is excluded; freed addresses wait for `cool_down`.
+    pub fn new(prefix: IpNet, exclude: &[IpNet], cool_down: Duration) -> Self {
+        let mut free = BTreeMap::new();
+        let (mut first, mut last) = bounds(prefix);
+        if !is_usable(prefix, from_number(prefix, first)) {
+            first += 1;
+        }
+        if !is_usable(prefix, from_number(prefix, last)) {
+            last -= 1;
+        }
+        free.insert(first, last);
+        let mut pool = Self {
+            prefix,
+            free,
+            used: BTreeSet::new(),
+            cooling: VecDeque::new(),
+            cool_down,
+            cursor: first,
+        };
+        for exclude in exclude {
+            let (first, last) = bounds(*exclude);
+            pool.cut(first, last);
+        }
+        pool
+    }
+
+    /// The prefix.
+    pub fn prefix(&self) -> IpNet {
+        self.prefix
+    }
+
+    /// How many are in use.
+    pub fn used(&self) -> usize {
+        self.used.len()
+    }
+
+    /// Whether an address is in use.
+    pub fn is_used(&self, address: IpAddr) -> bool {
+        self.number(address).is_some_and(|n| self.used.contains(&n))
+    }
+
+    /// Gives one out.
+    pub fn allocate(&mut self, now: Duration) -> Result<IpAddr, AllocateError> {
+        self.thaw(now);
+        let behind = self.free.range(..=self.cursor).next_back().map(|(f, l)| (*f, *l));
+        let inside = behind.filter(|(_, last)| *last >= self.cursor).map(|_| self.cursor);
+        let ahead = || self.free.range(self.cursor..).next().map(|(first, _)| *first);
+        let around = || self.free.keys().next().copied();
+        let Some(number) = inside.or_else(ahead).or_else(around) else {
+            let (used, cooling) = (self.used.len(), self.cooling.len());
+            return Err(AllocateError::Exhausted { prefix: self.prefix, used, cooling });
+        };
+        self.take(number);
+        self.cursor = number.wrapping_add(1);
+        Ok(from_number(self.prefix, number))
+    }
+
+    /// Gives a particular one out, also while it cools down: its last owner may ask for it again.
+    pub fn claim(&mut self, address: IpAddr) -> Result<(), AllocateError> {
+        let prefix = self.prefix;
+        let not_here = || AllocateError::NotHere { address, prefix };
+        let number = self.number(address).ok_or_else(not_here)?;
+        if self.used.contains(&number) {
+            return Err(AllocateError::InUse(address));
+        }
+        if let Some(at) = self.cooling.iter().position(|(_, n)| *n == number) {
+            self.cooling.remove(at);
+            self.used.insert(number);
+            return Ok(());
+        }
+        if !self.is_free(number) {
+            return Err(not_here());
+        }
+        self.take(number);
+        Ok(())
+    }
+
+    /// Takes one back. One that is not in use is left as it is, so that it may be said twice.
+    pub fn release(&mut self, address: IpAddr, now: Duration) {
+        let Some(number) = self.number(address) else { return };
+        if self.used.remove(&number) {
+            self.cooling.push_back((now + self.cool_down, number));
+        }
+    }
+
+    fn number(&self, address: IpAddr) -> Option<u128> {
+        self.prefix.contains(&address).then(|| to_number(address))
+    }
+
+    fn is_free(&self, number: u128) -> bool {
+        self.free.range(..=number).next_back().is_some_and(|(_, last)| *last >= number)
+    }
+
+    fn take(&mut self, number: u128) {
+        self.cut(number, number);
+        self.used.insert(number);
+    }
+
+    /// What has cooled down is free again.
+    fn thaw(&mut self, now: Duration) {
+        while let Some((_, number)) = self.cooling.front().filter(|(at, _)| *at <= now).copied() {
+            self.cooling.pop_front();
+            self.join(number);
+        }
+    }
+
+    /// Removes a run from what is free.
+    fn cut(&mut self, first: u128, last: u128) {
+        let touched: Vec<(u128, u128)> = self
+            .free
+            .range(..=last)
+            .rev()
+            .map(|(f, l)| (*f, *l))
+            .take_while(|(_, l)| *l >= first)
+            .collect();
+        for (f, l) in touched {
+            self.free.remove(&f);
+            if f < first {
+                self.free.insert(f, first - 1);
+            }
+            if l > last {
+                self.free.insert(last + 1, l);
+            }
+        }
+    }
+
+    /// Adds one to what is free, joined with its neighbours.
+    fn join(&mut self, number: u128) {
+        let (mut first, mut last) = (number, number);
+        if let Some((f, l)) = self.free.range(..number).next_back().map(|(f, l)| (*f, *l))
+            && l + 1 == number
+        {
+            self.free.remove(&f);
+            first = f;
+        }
+        if let Some(l) = number.checked_add(1).and_then(|next| self.free.remove(&next)) {
+            last = l;
+        }
+        self.free.insert(first, last);
+    }
+}
+
+fn to_number(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(v4) => v4.to_bits().into(),
+        IpAddr::V6(v6) => v6.to_bits(),
+    }
+}
+
+fn from_number(prefix: IpNet, number: u128) -> IpAddr {
+    match prefix {
+        IpNet::V4(_) => std::net::Ipv4Addr::from(u32::try_from(number).unwrap_or(u32::MAX)).into(),
+        IpNet::V6(_) => std::net::Ipv6Addr::from(number).into(),
+    }
+}
+
+fn bounds(prefix: IpNet) -> (u128, u128) {
+    (to_number(prefix.network()), to_number(prefix.broadcast()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::HashMap;
+
+    fn at(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn ends_and_excluded_addresses_are_not_given() {
+        let exclude = ["10.0.0.1/32".parse().unwrap(), "10.0.0.4/31".parse().unwrap()];
+        let mut pool = AddressPool::new("10.0.0.0/29".parse().unwrap(), &exclude, at(0));
+        let all: Vec<String> =
+            std::iter::from_fn(|| pool.allocate(at(0)).ok()).map(|a| a.to_string()).collect();
+        assert_eq!(all, ["10.0.0.2", "10.0.0.3", "10.0.0.6"]);
+        let said = pool.allocate(at(0)).unwrap_err().to_string();
+        assert_eq!(said, "10.0.0.0/29 has no free address: 3 in use, 0 cooling down");
+    }
+
+    #[test]
+    fn an_ipv6_prefix_costs_what_is_used_of_it() {
+        let mut pool = AddressPool::new("fd00::/64".parse().unwrap(), &[], at(0));
+        assert_eq!(pool.allocate(at(0)).unwrap().to_string(), "fd00::1");
+        assert_eq!(pool.free.len(), 1);
+        pool.claim("fd00::ffff:ffff:ffff:ffff".parse().unwrap()).unwrap();
+    }
+
+    #[test]
+    fn freed_addresses_cool_down_but_may_be_claimed() {
+        let mut pool = AddressPool::new("10.0.0.0/30".parse().unwrap(), &[], at(60));
+        let (one, two) = (pool.allocate(at(0)).unwrap(), pool.allocate(at(0)).unwrap());
+        pool.release(one, at(1));
+        pool.release(two, at(2));
+        assert!(pool.allocate(at(60)).is_err());
+        pool.claim(two).unwrap();
+        assert_eq!(pool.claim(two), Err(AllocateError::InUse(two)));
+        assert_eq!(pool.allocate(at(61)).unwrap(), one);
+    }
+
+    #[derive(Debug, Clone)]
+    enum Step {
+        Allocate,
+        Claim(u8),
+        Release(u8),
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let step = prop_oneof![
+            3 => Just(Step::Allocate),
+            1 => any::<u8>().prop_map(Step::Claim),
+            2 => any::<u8>().prop_map(Step::Release),
+        ];
+        prop::collection::vec(step, 0..400)
+    }
+
+    proptest! {
+        /// Against a model that remembers when each address was freed.
+        #[test]
+        fn no_address_is_given_twice_or_too_early(steps in steps()) {
+            let prefix: IpNet = "10.9.8.0/25".parse().unwrap();
+            let mut pool = AddressPool::new(prefix, &[], at(50));
+            let mut used = std::collections::HashSet::new();
+            let mut freed: HashMap<IpAddr, u64> = HashMap::new();
+            let of = |n: u8| IpAddr::from(std::net::Ipv4Addr::new(10, 9, 8, n));
+            for (now, step) in (0_u64..).zip(steps) {
+                match step {
+                    Step::Allocate => match pool.allocate(at(now)) {
+                        Ok(address) => {
+                            prop_assert!(prefix.contains(&address));
+                            prop_assert!(used.insert(address), "{address} was given twice");
+                            prop_assert!(freed.get(&address).is_none_or(|t| now >= t + 50));
+                        }
+                        Err(_) => prop_assert!(used.len() + freed.len() >= 126),
+                    },
+                    Step::Claim(n) => {
+                        let right = (1..127).contains(&n) && !used.contains(&of(n));
+                        prop_assert_eq!(pool.claim(of(n)).is_ok(), right);
+                        if right {
+                            used.insert(of(n));
+                            freed.remove(&of(n));
+                        }
+                    }
+                    Step::Release(n) => {
+                        pool.release(of(n), at(now));
+                        if used.remove(&of(n)) {
+                            freed.insert(of(n), now);
+                        }
+                    }
+                }
+                prop_assert_eq!(pool.used(), used.len());
+            }
+        }
+    }
+}

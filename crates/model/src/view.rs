@@ -1,0 +1,294 @@
+//! Views: what one node must know.
+//!
+//! Objects may come in any order: a port before its network waits for it. So a view never refuses
+//! a reference to what is not there yet; it refuses only what can never be right, such as one
+//! tunnel key for two networks.
+
+use crate::change::{Change, Key, Object};
+use crate::error::{Invalid, Problem};
+use crate::id::{Vni, VrfId};
+use crate::name::{NetworkName, NodeName, PortKey, RouterName};
+use crate::network::{check_prefix, overlap};
+use crate::{Network, Node, Port, Router};
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// How packets travel between nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, Default)]
+#[serde(rename_all = "lowercase")]
+pub enum Tunnel {
+    /// With the sender's identity in an option.
+    #[default]
+    Geneve,
+    /// For networks that know no Geneve; peers are known by their addresses.
+    Vxlan,
+}
+
+/// What holds for the whole cluster.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+pub struct Fabric {
+    /// How packets travel between nodes.
+    pub tunnel: Tunnel,
+    /// Addresses of all pods: between them nothing is translated.
+    pub cluster: Vec<IpNet>,
+}
+
+/// What one node must know.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct View {
+    node: NodeName,
+    fabric: Fabric,
+    nodes: BTreeMap<NodeName, Node>,
+    routers: BTreeMap<RouterName, Router>,
+    networks: BTreeMap<NetworkName, Network>,
+    ports: BTreeMap<PortKey, Port>,
+    /// Who refers to whom, so that a change finds what depends on it.
+    networks_of: BTreeMap<RouterName, BTreeSet<NetworkName>>,
+    ports_of: BTreeMap<NetworkName, BTreeSet<PortKey>>,
+    vnis: BTreeMap<Vni, NetworkName>,
+    vrfs: BTreeMap<VrfId, RouterName>,
+}
+
+// === impl Fabric ===
+
+impl Fabric {
+    /// Checks it.
+    pub fn validate(&self) -> Result<(), Invalid> {
+        for (i, prefix) in self.cluster.iter().enumerate() {
+            let fail = |problem| Invalid::new("fabric", format!("cluster[{i}]"), problem);
+            check_prefix(*prefix).map_err(fail)?;
+            if let Some(other) = self.cluster[..i].iter().find(|p| overlap(**p, *prefix)) {
+                let (one, other) = (prefix.to_string(), other.to_string());
+                return Err(fail(Problem::Overlap { one, other }));
+            }
+        }
+        Ok(())
+    }
+}
+
+// === impl View ===
+
+impl View {
+    /// A view of a node that knows nothing yet.
+    pub fn new(node: NodeName, fabric: Fabric) -> Self {
+        Self {
+            node,
+            fabric,
+            nodes: BTreeMap::new(),
+            routers: BTreeMap::new(),
+            networks: BTreeMap::new(),
+            ports: BTreeMap::new(),
+            networks_of: BTreeMap::new(),
+            ports_of: BTreeMap::new(),
+            vnis: BTreeMap::new(),
+            vrfs: BTreeMap::new(),
+        }
+    }
+
+    /// Whose view this is.
+    pub fn node(&self) -> &NodeName {
+        &self.node
+    }
+
+    /// What holds for the whole cluster.
+    pub fn fabric(&self) -> &Fabric {
+        &self.fabric
+    }
+
+    /// The nodes, by name.
+    pub fn nodes(&self) -> &BTreeMap<NodeName, Node> {
+        &self.nodes
+    }
+
+    /// The routers, by name.
+    pub fn routers(&self) -> &BTreeMap<RouterName, Router> {
+        &self.routers
+    }
+
+    /// The networks, by name.
+    pub fn networks(&self) -> &BTreeMap<NetworkName, Network> {
+        &self.networks
+    }
+
+    /// The ports, by key.
+    pub fn ports(&self) -> &BTreeMap<PortKey, Port> {
+        &self.ports
+    }
+
+    /// Networks that a router joins.
+    pub fn networks_of(&self, router: &RouterName) -> impl Iterator<Item = &NetworkName> {
+        self.networks_of.get(router).into_iter().flatten()
+    }
+
+    /// Ports of a network.
+    pub fn ports_of(&self, network: &NetworkName) -> impl Iterator<Item = &PortKey> {
+        self.ports_of.get(network).into_iter().flatten()
+    }
+
+    /// The router of a network, if it has one and that is known.
+    pub fn router_of(&self, network: &Network) -> Option<&Router> {
+        self.routers.get(network.router.as_ref()?)
+    }
+
+    /// Makes one step. On an error the view is as it was.
+    pub fn apply(&mut self, change: Change) -> Result<(), Invalid> {
+        match change {
+            Change::Put(object) => {
+                self.check(&object)?;
+                self.forget(&object.key());
+                self.learn(object);
+            }
+            Change::Delete(key) => self.forget(&key),
+        }
+        Ok(())
+    }
+
+    fn check(&self, object: &Object) -> Result<(), Invalid> {
+        let taken = |field: &str, value: u32, owner: String| {
+            let problem = Problem::Taken { value: value.to_string(), owner };
+            Err(Invalid::new(object.key().to_string(), field, problem))
+        };
+        match object {
+            Object::Node(node) => node.validate(),
+            Object::Router(router) => match self.vrfs.get(&router.vrf) {
+                Some(owner) if *owner != router.name => {
+                    taken("vrf", router.vrf.0.into(), format!("router {owner}"))
+                }
+                _ => Ok(()),
+            },
+            Object::Network(network) => {
+                network.validate()?;
+                match self.vnis.get(&network.vni) {
+                    Some(owner) if *owner != network.name => {
+                        taken("vni", network.vni.get(), format!("network {owner}"))
+                    }
+                    _ => Ok(()),
+                }
+            }
+            Object::Port(port) => port.validate(),
+        }
+    }
+
+    fn learn(&mut self, object: Object) {
+        match object {
+            Object::Node(node) => {
+                self.nodes.insert(node.name.clone(), node);
+            }
+            Object::Router(router) => {
+                self.vrfs.insert(router.vrf, router.name.clone());
+                self.routers.insert(router.name.clone(), router);
+            }
+            Object::Network(network) => {
+                self.vnis.insert(network.vni, network.name.clone());
+                if let Some(router) = network.router.clone() {
+                    self.networks_of.entry(router).or_default().insert(network.name.clone());
+                }
+                self.networks.insert(network.name.clone(), network);
+            }
+            Object::Port(port) => {
+                self.ports_of.entry(port.network.clone()).or_default().insert(port.key.clone());
+                self.ports.insert(port.key.clone(), port);
+            }
+        }
+    }
+
+    fn forget(&mut self, key: &Key) {
+        match key {
+            Key::Node(name) => {
+                self.nodes.remove(name);
+            }
+            Key::Router(name) => {
+                if let Some(router) = self.routers.remove(name) {
+                    self.vrfs.remove(&router.vrf);
+                }
+            }
+            Key::Network(name) => {
+                if let Some(network) = self.networks.remove(name) {
+                    self.vnis.remove(&network.vni);
+                    if let Some(router) = &network.router {
+                        remove_from(&mut self.networks_of, router, name);
+                    }
+                }
+            }
+            Key::Port(key) => {
+                if let Some(port) = self.ports.remove(key) {
+                    remove_from(&mut self.ports_of, &port.network, key);
+                }
+            }
+        }
+    }
+}
+
+fn remove_from<K: Ord, V: Ord>(index: &mut BTreeMap<K, BTreeSet<V>>, key: &K, value: &V) {
+    if let Some(set) = index.get_mut(key) {
+        set.remove(value);
+        if set.is_empty() {
+            index.remove(key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn put(json: &str) -> Change {
+        Change::Put(serde_json::from_str(json).unwrap())
+    }
+
+    fn view() -> View {
+        View::new(NodeName::new("n1").unwrap(), Fabric::default())
+    }
+
+    #[test]
+    fn objects_may_come_in_any_order() {
+        let mut view = view();
+        view.apply(put(
+            r#"{"kind":"port","device":"shop:web","interface":"eth0","network":"blue","node":"n1",
+                "mac":"0a:58:0a:00:00:05","addresses":["10.0.0.5","fd00::5"]}"#,
+        ))
+        .unwrap();
+        view.apply(put(r#"{"kind":"network","name":"blue","vni":7,"router":"red",
+                "subnets":[{"cidr":"10.0.0.0/24","gateway":"10.0.0.1"}]}"#))
+            .unwrap();
+        view.apply(put(r#"{"kind":"router","name":"red","vrf":3}"#)).unwrap();
+        let network = &view.networks()[&NetworkName::new("blue").unwrap()];
+        assert_eq!(view.router_of(network).unwrap().vrf, VrfId(3));
+        let ports: Vec<String> = view.ports_of(&network.name).map(ToString::to_string).collect();
+        assert_eq!(ports, ["shop:web"]);
+    }
+
+    #[test]
+    fn errors_name_object_and_field_and_change_nothing() {
+        let mut view = view();
+        view.apply(put(r#"{"kind":"network","name":"blue","vni":7}"#)).unwrap();
+        let before = view.clone();
+        for (json, said) in [
+            (
+                r#"{"kind":"network","name":"green","vni":7}"#,
+                "network green: vni: 7 is network blue's already",
+            ),
+            (
+                r#"{"kind":"network","name":"blue","vni":8,"subnets":[{"cidr":"10.0.0.5/24"}]}"#,
+                "network blue: subnets[0].cidr: 10.0.0.5/24 has bits behind its length: did you mean 10.0.0.0/24?",
+            ),
+            (
+                r#"{"kind":"network","name":"blue","vni":8,"router":"r",
+                    "subnets":[{"cidr":"10.0.0.0/24","gateway":"10.0.1.1"}]}"#,
+                "network blue: subnets[0].gateway: 10.0.1.1 is not a usable address of 10.0.0.0/24",
+            ),
+            (
+                r#"{"kind":"node","name":"n2","tunnel":"192.0.2.2","blocks":["10.0.0.0/24","10.0.0.0/25"]}"#,
+                "node n2: blocks[1]: 10.0.0.0/25 overlaps 10.0.0.0/24",
+            ),
+        ] {
+            assert_eq!(view.apply(put(json)).unwrap_err().to_string(), said);
+            assert_eq!(view, before);
+        }
+        assert!(
+            serde_json::from_str::<Object>(r#"{"kind":"router","name":"a b","vrf":3}"#).is_err()
+        );
+    }
+}
