@@ -1,6 +1,7 @@
 //! Packets for the controller, in OpenFlow's own form.
 
 use crate::action::PacketInReason;
+use crate::field::Value;
 use crate::flow::NO_BUFFER;
 use crate::matching::Match;
 use crate::wire::{DecodeError, EncodeError, Reader, Writer};
@@ -73,8 +74,8 @@ pub(super) fn metadata(fields: Reader<'_>) -> Result<Match, DecodeError> {
         let len = left.clone().array::<4>(WHAT)?[3];
         let Ok(one) = Match::decode_fields(left.sub(WHAT, 4 + usize::from(len))?) else { continue };
         for entry in one.entries() {
-            let mask = entry.mask.map(crate::field::Value::from_bytes);
-            let value = crate::field::Value::from_bytes(entry.value);
+            let mask = entry.mask.map(Value::from_bytes);
+            let value = Value::from_bytes(entry.value);
             // Said twice: the first counts.
             let _ = known.insert(entry.field, &value, mask.as_ref());
         }
