@@ -11,6 +11,7 @@ use osier_openflow::message::{
 };
 use osier_openflow::meter::{ALL_METERS, Meter, MeterCommand, MeterMod};
 use osier_openflow::session::{Endpoint, Options, Session};
+use osier_openflow::text::TableNames;
 use osier_testbed::{FailMode, Lab, Ovs};
 use std::collections::HashMap;
 
@@ -155,4 +156,37 @@ async fn a_switch_reads_back_what_we_wrote() {
     ours.sort_unstable();
     let different: Vec<_> = ours.iter().zip(&theirs).filter(|(o, t)| o != *t).take(5).collect();
     assert!(different.is_empty() && ours.len() == theirs.len(), "{different:#?}");
+}
+
+/// Names that the bridge's own tables have, in `ovs-ofctl`'s text and in ours.
+#[tokio::test]
+async fn tables_are_called_by_name() {
+    let (_lab, ovs) = start();
+    let names: TableNames =
+        [(0, "classifier"), (4, "routing"), (220, "egress")].into_iter().collect();
+    for (table, name) in [(0, "classifier"), (4, "routing"), (220, "egress")] {
+        let id = format!("flow_tables:{table}=@t");
+        let set = ["--", "--id=@t", "create", "Flow_Table", &format!("name={name}")];
+        ovs.vsctl(&[&["set", "bridge", "br0", &id][..], &set].concat()).unwrap();
+    }
+    let text = [
+        "table=classifier, priority=7,ip actions=resubmit(,egress),goto_table:routing",
+        "cookie=0x9, table=routing, priority=1 actions=learn(table=egress,NXM_OF_ETH_SRC[])",
+        "table=egress, priority=3,tcp actions=ct(commit,table=routing,zone=7)",
+    ];
+    let session = connect(&ovs).await;
+    let flows = text.map(|line| Flow::parse(line, &names).unwrap());
+    session.batch(flows.iter().cloned().map(FlowMod::add)).await.unwrap();
+
+    let shown = |flow: &Flow| names.show(flow).to_string();
+    let mut back: Vec<String> = flows_of(&session).await.iter().map(shown).collect();
+    let dump = ovs.ofctl(&["--names", "--no-stats", "dump-flows", "br0"]).unwrap();
+    let mut theirs: Vec<&str> = dump.lines().map(str::trim).filter(|l| !l.is_empty()).collect();
+    back.sort_unstable();
+    theirs.sort_unstable();
+    assert_eq!(
+        theirs,
+        text.into_iter().collect::<std::collections::BTreeSet<_>>().into_iter().collect::<Vec<_>>()
+    );
+    assert_eq!(back, theirs);
 }
