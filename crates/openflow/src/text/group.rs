@@ -216,7 +216,13 @@ fn parse_bucket(index: usize, text: &str, names: &TableNames) -> Result<Bucket, 
     let mut bucket = Bucket { id: index, ..Bucket::default() };
     let mut items = Items::new(text);
     loop {
-        let rest = items.rest().trim_start_matches([',', ' ']);
+        let rest = items.rest().trim_start_matches([',', ' ', '\t', '\r', '\n']);
+        if let Some(actions) =
+            rest.strip_prefix("actions=").or_else(|| rest.strip_prefix("action="))
+        {
+            bucket.actions = parse_list(actions, names, 0)?;
+            break;
+        }
         let before = items.clone();
         let Some(item) = items.next()? else { break };
         match item.key {
@@ -224,11 +230,6 @@ fn parse_bucket(index: usize, text: &str, names: &TableNames) -> Result<Bucket, 
             "weight" => bucket.weight = bounded(item.key, item.value)?,
             "watch_port" => bucket.watch_port = Some(parse_port(item.value)?),
             "watch_group" => bucket.watch_group = Some(bounded(item.key, item.value)?),
-            "actions" | "action" => {
-                let actions = rest.trim_start_matches("actions").trim_start_matches("action");
-                bucket.actions = parse_list(&actions[1..], names, 0)?;
-                break;
-            }
             _ => {
                 bucket.actions = parse_list(before.rest(), names, 0)?;
                 break;
@@ -236,4 +237,20 @@ fn parse_bucket(index: usize, text: &str, names: &TableNames) -> Result<Bucket, 
         }
     }
     Ok(bucket)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn actions_without_a_value_are_an_error() {
+        // Found by fuzzing: panicked.
+        for text in ["actions", "action", "actions()", "actionsactions=output:1"] {
+            let group = format!("group_id=1,type=all,bucket={text}");
+            assert!(group.parse::<Group>().is_err(), "{group}");
+        }
+        let empty: Group = "group_id=1,type=all,bucket=actions=".parse().unwrap();
+        assert_eq!(empty.buckets.len(), 1);
+    }
 }
