@@ -85,6 +85,8 @@ pub struct NatRange {
 
 const COMMIT: u16 = 1;
 const FORCE: u16 = 2;
+const FORCE_NEEDS_COMMIT: &str = "force needs commit";
+const ZONE_BITS: &str = "a zone comes from 16 bits";
 /// "Does not go on in a table."
 const NO_TABLE: u8 = 0xff;
 
@@ -142,7 +144,7 @@ impl Ct {
             return inexpressible("table 255 means that there is none");
         }
         if self.force && !self.commit {
-            return inexpressible("force needs commit");
+            return inexpressible(FORCE_NEEDS_COMMIT);
         }
         w.u16(if self.commit { COMMIT } else { 0 } | if self.force { FORCE } else { 0 });
         match self.zone {
@@ -152,7 +154,7 @@ impl Ct {
             }
             Zone::Field(src) => {
                 let Some(bits) = src.ofs_nbits().filter(|_| src.bits() == 16) else {
-                    return inexpressible("a zone comes from 16 bits");
+                    return inexpressible(ZONE_BITS);
                 };
                 let at = w.len();
                 put_field(src.field(), w);
@@ -173,12 +175,24 @@ impl Ct {
 
     pub(super) fn read(r: &mut Reader<'_>, depth: usize) -> Result<Self, DecodeError> {
         const WHAT: &str = "ct";
+        let start = r.clone();
+        let refuse = |found: u16, expected| {
+            Err(start.error(WHAT, Problem::Value { found: found.into(), expected }))
+        };
         let flags = r.u16(WHAT)?;
+        let (commit, force) = (flags & COMMIT != 0, flags & FORCE != 0);
+        if force && !commit {
+            return refuse(flags, FORCE_NEEDS_COMMIT);
+        }
         let from_field = r.rest().first_chunk::<4>().is_some_and(|b| *b != [0; 4]);
         let zone = if from_field {
             let field = read_field(r)?;
             let bits = r.u16(WHAT)?;
-            Zone::Field(Subfield::from_ofs_nbits(r, WHAT, field, bits)?)
+            let src = Subfield::from_ofs_nbits(r, WHAT, field, bits)?;
+            if src.bits() != 16 {
+                return refuse(bits, ZONE_BITS);
+            }
+            Zone::Field(src)
         } else {
             r.skip(WHAT, 4)?;
             Zone::Value(r.u16(WHAT)?)
@@ -194,7 +208,6 @@ impl Ct {
             },
             None => None,
         };
-        let (commit, force) = (flags & COMMIT != 0, flags & FORCE != 0);
         Ok(Self { commit, force, zone, table, nat, exec, alg })
     }
 }
@@ -210,11 +223,8 @@ impl Nat {
     /// ```
     pub(super) fn put(&self, w: &mut Writer) -> Result<(), EncodeError> {
         let inexpressible = |why| Err(EncodeError::Inexpressible { what: "nat", why });
-        if self.kind.is_none() && (self.range != NatRange::default() || self.persistent) {
-            return inexpressible("a range needs src or dst");
-        }
-        if self.range.ports.is_some() && self.range.addresses.is_none() {
-            return inexpressible("ports need addresses");
+        if let Some(why) = self.lacks() {
+            return inexpressible(why);
         }
         w.zeros(2);
         w.u16(self.flags());
@@ -260,6 +270,16 @@ impl Nat {
         Ok(())
     }
 
+    /// What it cannot be without, if that is missing.
+    fn lacks(&self) -> Option<&'static str> {
+        let flags = self.persistent || self.hash || self.random;
+        if self.kind.is_none() && (self.range != NatRange::default() || flags) {
+            return Some("ranges and flags need src or dst");
+        }
+        let only_ports = self.range.ports.is_some() && self.range.addresses.is_none();
+        only_ports.then_some("ports need addresses")
+    }
+
     fn flags(&self) -> u16 {
         let kind = match self.kind {
             Some(NatKind::Src) => nat_flag::SRC,
@@ -288,6 +308,10 @@ impl Nat {
                 return Err(start.error(WHAT, Problem::Value { found: both.into(), expected }));
             }
         };
+        if kind.is_none() {
+            // A switch keeps the rest, but it means nothing.
+            return Ok(Self::default());
+        }
         let mut v4 = |bit| match has(bit) {
             true => Ok(Some(IpAddr::from(Ipv4Addr::from(r.array::<4>(WHAT)?)))),
             false => Ok(None),
@@ -304,12 +328,62 @@ impl Nat {
             Some(min) => Some((min, v4_max)),
             None => v6_min.map(|min| (min, v6_max)),
         };
-        Ok(Self {
+        let nat = Self {
             kind,
             range: NatRange { addresses, ports: port_min.map(|min| (min, port_max)) },
             persistent: flags & nat_flag::PERSISTENT != 0,
             hash: flags & nat_flag::HASH != 0,
             random: flags & nat_flag::RANDOM != 0,
-        })
+        };
+        match nat.lacks() {
+            Some(expected) => {
+                let found = u64::from(flags) << 16 | u64::from(present);
+                Err(start.error(WHAT, Problem::Value { found, expected }))
+            }
+            None => Ok(nat),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A `ct` action with these flags, zone source and zone.
+    fn ct(flags: u8, zone_src: u32, zone: u16) -> Vec<u8> {
+        let mut w = Writer::new();
+        w.put(&[0xff, 0xff, 0, 24, 0, 0, 0x23, 0x20, 0, 35, 0, flags]);
+        w.u32(zone_src);
+        w.u16(zone);
+        w.put(&[NO_TABLE, 0, 0, 0, 0, 0]);
+        w.into_bytes()
+    }
+
+    fn nat(flags: u8, present: u8, range: [u8; 8]) -> Result<Action, DecodeError> {
+        let head = [0xff, 0xff, 0, 24, 0, 0, 0x23, 0x20, 0, 36, 0, 0, 0, flags, 0, present];
+        Action::decode(&mut Reader::new(&[head.as_slice(), &range].concat()))
+    }
+
+    #[test]
+    fn what_no_switch_takes_is_not_read_either() {
+        const REG0: u32 = 0x0001_0004;
+        let read = |bytes: Vec<u8>| Action::decode(&mut Reader::new(&bytes));
+        assert!(read(ct(1, REG0, 15)).is_ok());
+        // A zone of one bit, found by fuzzing: it was read and could not be written.
+        let e = read(ct(1, REG0, 0)).unwrap_err();
+        assert_eq!(e.to_string(), "ct at byte 10: value 0x0, expected a zone comes from 16 bits");
+        let e = read(ct(2, 0, 7)).unwrap_err();
+        assert_eq!(e.to_string(), "ct at byte 10: value 0x2, expected force needs commit");
+        assert!(nat(1, 0x10, [0, 80, 0, 0, 0, 0, 0, 0]).is_err(), "ports without addresses");
+    }
+
+    #[test]
+    fn nat_of_neither_source_nor_destination_has_one_form() {
+        // Found by fuzzing: with a range it was read and could not be written; with `hash` it was
+        // not equal to what its text says.
+        for (flags, present) in [(0, 1), (8, 0), (4, 1)] {
+            let read = nat(flags, present, [10, 0, 0, 1, 0, 0, 0, 0]);
+            assert_eq!(read, Ok(Action::Nat(Nat::default())));
+        }
     }
 }

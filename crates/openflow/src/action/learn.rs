@@ -148,7 +148,10 @@ impl Learn {
         let hard_timeout = r.u16(WHAT)?;
         let priority = r.u16(WHAT)?;
         let cookie = r.u64(WHAT)?;
-        let flags = LearnFlags::from_bits_retain(r.u16(WHAT)?);
+        let start = r.clone();
+        let flags = r.u16(WHAT)?;
+        let unknown = || start.error("learn flags", Problem::Unknown(flags.into()));
+        let flags = LearnFlags::from_bits(flags).ok_or_else(unknown)?;
         let table = r.u8(WHAT)?;
         r.skip(WHAT, 1)?;
         let fin_idle_timeout = r.u16(WHAT)?;
@@ -257,9 +260,34 @@ impl LearnSpec {
         let dst = match header & DST_BITS {
             0 => LearnDst::Match(subfield(r)?),
             DST_LOAD => LearnDst::Load(subfield(r)?),
-            DST_OUTPUT => LearnDst::Output,
+            DST_OUTPUT if matches!(src, LearnSrc::Field(_)) => LearnDst::Output,
             _ => return Err(start.error(WHAT, Problem::Unknown(header.into()))),
         };
         Ok(Self { src, dst })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A `learn` action with these flags and one specification of this header, from reg0's 16 bits.
+    fn learn(flags: u16, header: u16) -> Result<Learn, DecodeError> {
+        let mut w = Writer::new();
+        w.zeros(14);
+        w.u16(flags);
+        w.zeros(6);
+        w.u16(header);
+        w.put(&[0, 1, 0, 4, 0, 0]);
+        Learn::read(&mut Reader::new(w.as_slice()), false)
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_not_read() {
+        assert_eq!(learn(1, DST_OUTPUT | 16).unwrap().specs.len(), 1);
+        // Both found by fuzzing.
+        let e = learn(0x20, DST_OUTPUT | 16).unwrap_err();
+        assert_eq!(e.to_string(), "learn flags at byte 14: unknown value 0x20");
+        assert!(learn(0, SRC_VALUE | DST_OUTPUT | 16).is_err(), "output to a constant");
     }
 }

@@ -362,9 +362,29 @@ fn read_conjunction(r: &mut Reader<'_>) -> Result<Action, DecodeError> {
     const WHAT: &str = "conjunction";
     let start = r.clone();
     let (clause, clauses) = (r.u8(WHAT)?, r.u8(WHAT)?);
-    if clause >= clauses || clauses > 64 {
+    if !(2..=64).contains(&clauses) || clause >= clauses {
         let found = u64::from(clause) << 8 | u64::from(clauses);
-        return Err(start.error(WHAT, Problem::Value { found, expected: "clause < clauses <= 64" }));
+        let expected = "2 to 64 clauses, and one of them";
+        return Err(start.error(WHAT, Problem::Value { found, expected }));
     }
     Ok(Action::Conjunction { id: r.u32(WHAT)?, clause: clause + 1, clauses })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_conjunction_has_two_clauses_or_more() {
+        let read = |clause, clauses| {
+            let bytes = [0, 34, clause, clauses, 0, 0, 0, 7];
+            decode(Reader::new(&bytes), 0)
+        };
+        let first_of_two = Action::Conjunction { id: 7, clause: 1, clauses: 2 };
+        assert_eq!(read(0, 2), Ok(Some(first_of_two)));
+        // Found by fuzzing: it was read and could not be written.
+        for (clause, clauses) in [(0, 1), (2, 2), (0, 65)] {
+            assert!(read(clause, clauses).is_err(), "{clause} of {clauses}");
+        }
+    }
 }
