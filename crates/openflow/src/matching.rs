@@ -57,7 +57,9 @@ pub enum MatchError {
         needs: Needs,
     },
     /// OpenFlow 1.5 matches the VLAN priority whole or not at all.
-    #[error("vlan_tci with a mask over part of the priority bits ({0:#06x}) has no OpenFlow 1.5 form")]
+    #[error(
+        "vlan_tci with a mask over part of the priority bits ({0:#06x}) has no OpenFlow 1.5 form"
+    )]
     PartialPcp(u16),
     /// A prefix longer than its address.
     #[error("/{len} is longer than {field}, which has {bits} bits")]
@@ -116,12 +118,6 @@ impl Match {
         value: &Value,
         mask: Option<&Value>,
     ) -> Result<(), MatchError> {
-        if mask.is_some() && !field.maskable() {
-            let full = mask.is_none_or(|m| m.to_u128() & field.valid_bits() == field.valid_bits());
-            if !full {
-                return Err(MatchError::NotMaskable(field));
-            }
-        }
         self.insert_bytes(field, value.as_bytes(), mask.map(Value::as_bytes))
     }
 
@@ -136,9 +132,14 @@ impl Match {
         }
         let valid = field.valid_bits();
         let mask = mask.map_or(valid, to_u128) & valid;
+        if mask != valid && !field.maskable() {
+            return Err(MatchError::NotMaskable(field));
+        }
         let value = to_u128(value) & mask;
         match field {
             Field::VLAN_TCI => self.insert_vlan_tci(value, mask),
+            // What a match without it means, too.
+            Field::PACKET_TYPE if (value, mask) == (0, valid) => Ok(()),
             Field::IP_TOS => self.splice(Field::IP_DSCP, value >> 2, 0x3f),
             Field::IN_PORT_NXM => self.splice(Field::IN_PORT, port_from_16(value), u32::MAX.into()),
             _ => match field.registers() {
@@ -262,7 +263,8 @@ impl Match {
             let entry = Entry::read(&mut r)?;
             let value = entry.check(&start)?;
             m.insert_bytes(entry.field, value, entry.mask).map_err(|_| {
-                let header = u32::from_be_bytes(start.clone().array("OXM header").unwrap_or([0; 4]));
+                let header =
+                    u32::from_be_bytes(start.clone().array("OXM header").unwrap_or([0; 4]));
                 let expected = "each field once, with a mask that OpenFlow 1.5 can say";
                 start.error("OXM", Problem::Value { found: header.into(), expected })
             })?;
@@ -484,5 +486,23 @@ mod tests {
         let e = Match::decode(&mut Reader::new(&bytes)).unwrap_err();
         let said = "OXM value at byte 4: length 3, expected the size of the field";
         assert_eq!(e.to_string(), said);
+    }
+
+    #[test]
+    fn a_mask_on_a_field_that_has_none_is_refused_from_the_wire_too() {
+        // nw_proto with a mask of four bits; found by fuzzing.
+        let bytes = [0x80, 0, 10 << 1 | 1, 2, 6, 0x0f];
+        assert!(Match::decode_fields(Reader::new(&bytes)).is_err());
+        let full = [0x80, 0, 10 << 1 | 1, 2, 6, 0xff];
+        let m = Match::decode_fields(Reader::new(&full)).unwrap();
+        assert_eq!(m.get_u128(Field::IP_PROTO), Some((6, 0xff)));
+    }
+
+    #[test]
+    fn ethernet_is_what_a_match_means_without_a_packet_type() {
+        let m = Match::builder().eq(Field::PACKET_TYPE, 0_u32).build().unwrap();
+        assert!(m.is_any());
+        let m = Match::builder().eq(Field::PACKET_TYPE, 0x1_0800_u32).build().unwrap();
+        assert!(!m.is_any());
     }
 }
