@@ -350,13 +350,9 @@ impl FlowStats {
             let number = body.u8(WHAT)? >> 1;
             let len = usize::from(body.u8(WHAT)?);
             let mut value = body.sub(WHAT, len)?;
-            let time = |v: &mut Reader<'_>| {
-                let (secs, nanos) = (v.u32(WHAT)?, v.u32(WHAT)?);
-                Ok(Some(Duration::from_secs(secs.into()) + Duration::from_nanos(nanos.into())))
-            };
             match (class, number) {
-                (oxs::BASIC, oxs::DURATION) => stats.duration = time(&mut value)?,
-                (oxs::BASIC, oxs::IDLE) => stats.idle = time(&mut value)?,
+                (oxs::BASIC, oxs::DURATION) => stats.duration = Some(value.duration(WHAT)?),
+                (oxs::BASIC, oxs::IDLE) => stats.idle = Some(value.duration(WHAT)?),
                 (oxs::BASIC, oxs::FLOW_COUNT) => stats.flows = Some(value.u32(WHAT)?),
                 (oxs::BASIC, oxs::PACKET_COUNT) => stats.packets = Some(value.u64(WHAT)?),
                 (oxs::BASIC, oxs::BYTE_COUNT) => stats.bytes = Some(value.u64(WHAT)?),

@@ -177,10 +177,11 @@ impl<'a> Reader<'a> {
         self.array(what).map(u64::from_be_bytes)
     }
 
-    /// A time as 32 bits of seconds and 32 of nanoseconds.
+    /// A time as 32 bits of seconds and 32 of nanoseconds. Open vSwitch says "unknown" with all
+    /// bits of both set: that stays the longest time there is.
     pub fn duration(&mut self, what: &'static str) -> Result<Duration, DecodeError> {
         let (secs, nanos) = (self.u32(what)?, self.u32(what)?);
-        Ok(Duration::from_secs(secs.into()) + Duration::from_nanos(nanos.into()))
+        Ok(Duration::new(secs.into(), nanos.min(999_999_999)))
     }
 
     /// Two bytes without moving on; `None` if they are not there.
@@ -209,11 +210,18 @@ impl<'a> Reader<'a> {
         self.sub(what, len)
     }
 
-    /// Text in a field of `n` bytes, filled up with zeros. What is not UTF-8 is replaced.
+    /// Text in a field of `n` bytes of which the last is zero, whatever it holds. A byte that is
+    /// not UTF-8 becomes a question mark, so that the text fits its field again.
     pub fn text(&mut self, what: &'static str, n: usize) -> Result<String, DecodeError> {
         let bytes = self.take(what, n)?;
-        let end = bytes.iter().position(|b| *b == 0).unwrap_or(n);
-        Ok(String::from_utf8_lossy(&bytes[..end]).into_owned())
+        let last = n.saturating_sub(1);
+        let end = bytes.iter().position(|b| *b == 0).unwrap_or(last).min(last);
+        let mut text = String::with_capacity(end);
+        for chunk in bytes[..end].utf8_chunks() {
+            text.push_str(chunk.valid());
+            text.extend(chunk.invalid().iter().map(|_| '?'));
+        }
+        Ok(text)
     }
 
     /// A structure that starts with a 16-bit type and its own 16-bit length (header included),
@@ -349,6 +357,10 @@ impl Writer {
         if bytes >= n {
             return Err(EncodeError::TooLong { what, bytes, max: n - 1 });
         }
+        if text.contains('\0') {
+            let why = "a zero would end the text";
+            return Err(EncodeError::Inexpressible { what, why });
+        }
         self.put(text.as_bytes());
         self.zeros(n - bytes);
         Ok(())
@@ -410,5 +422,30 @@ mod tests {
         let e = w.patch_len("group_mod", 0, 2).unwrap_err();
         let said = "group_mod takes 70004 bytes, but its length field holds at most 65535";
         assert_eq!(e.to_string(), said);
+    }
+
+    #[test]
+    fn text_that_was_read_fits_its_field_again() {
+        // Found by fuzzing: bytes that are no UTF-8 grew, and a full field had no room for its end.
+        for (bytes, text) in [
+            (b"br0\0??".as_slice(), "br0"),
+            (b"\xff\xfe\0abc", "??"),
+            (b"sixsix", "sixsi"),
+            (b"\xc3\xa4\xc3\xa4\xc3\xa4", "\u{e4}\u{e4}?"),
+        ] {
+            let read = Reader::new(bytes).text("name", 6).unwrap();
+            assert_eq!(read, text);
+            let mut w = Writer::new();
+            w.text("name", &read, 6).unwrap();
+            assert_eq!(w.len(), 6);
+        }
+        assert!(Writer::new().text("name", "a\0b", 6).is_err(), "would come back as another");
+    }
+
+    #[test]
+    fn a_time_that_was_read_can_be_written() {
+        let read = Reader::new(&[0xff; 8]).duration("duration").unwrap();
+        assert_eq!(read, Duration::new(u32::MAX.into(), 999_999_999));
+        assert_eq!(Writer::new().duration("duration", read), Ok(()));
     }
 }
