@@ -4,7 +4,7 @@ use super::{BUCKET_MAX, GroupType};
 use crate::action::{Action, decode_list, encode_list};
 use crate::flow::ANY_GROUP;
 use crate::port_no::PortNo;
-use crate::wire::{DecodeError, EncodeError, Reader, Writer};
+use crate::wire::{DecodeError, EncodeError, Problem, Reader, Writer};
 
 /// One of the things that a group can do with a packet.
 ///
@@ -92,9 +92,14 @@ impl Bucket {
     pub(super) fn decode(group: GroupType, r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         const WHAT: &str = "bucket";
         let mut r = r.sized(WHAT, 0, 8)?;
+        let start = r.clone();
         r.skip(WHAT, 2)?;
         let actions_len = usize::from(r.u16(WHAT)?);
         let id = r.u32(WHAT)?;
+        if id > BUCKET_MAX {
+            let problem = Problem::Value { found: id.into(), expected: "the id of one bucket" };
+            return Err(start.error(WHAT, problem));
+        }
         let actions = decode_list(r.sub(WHAT, actions_len)?)?;
         let mut bucket = Self { id, actions, ..Self::default() };
         while !r.is_empty() {

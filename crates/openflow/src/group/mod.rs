@@ -266,4 +266,12 @@ mod tests {
         let group = Group { id: 1, buckets, ..Group::default() };
         assert!(GroupMod::set(group).encode(&mut Writer::new()).is_err());
     }
+
+    #[test]
+    fn an_id_that_no_bucket_can_have_is_refused() {
+        let bucket = [0, 8, 0, 0, 0xff, 0xff, 0xff, 0xff];
+        let e = Bucket::decode(GroupType::All, &mut Reader::new(&bucket)).unwrap_err();
+        let said = "bucket at byte 0: value 0xffffffff, expected the id of one bucket";
+        assert_eq!(e.to_string(), said);
+    }
 }
