@@ -142,7 +142,7 @@ impl Delegate {
         let deadline = Instant::now() + timeout;
         let refused = match self.attempt(environment, config, deadline) {
             Err(DelegateError::Refused { source, .. })
-                if source.code == Code::INCOMPATIBLE_VERSION =>
+                if may_be_too_old(environment.command, &source) =>
             {
                 source
             }
@@ -219,6 +219,13 @@ impl Delegate {
         let common = Version::ALL.into_iter().rev().filter(|v| *v <= wanted).find(spoken);
         common.ok_or_else(|| DelegateError::Versions { name: self.name.clone(), wanted })
     }
+}
+
+/// Whether a refusal may only mean that the plugin is older than the call: it names the version, or
+/// does not know a command that older versions did not have.
+fn may_be_too_old(command: Command, refusal: &Error) -> bool {
+    refusal.code == Code::INCOMPATIBLE_VERSION
+        || refusal.code == Code::INVALID_ENVIRONMENT && !command.is_about_a_container()
 }
 
 /// The same configuration in another version, its previous result included.

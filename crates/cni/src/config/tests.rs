@@ -21,7 +21,7 @@ fn environment(command: Command) -> Environment {
     }
 }
 
-fn decode(changes: Value) -> Result<NetworkConfig, Error> {
+fn decode(changes: &Value) -> Result<NetworkConfig, Error> {
     let mut document = json!({"cniVersion": "1.0.0", "name": "net", "type": "osier"});
     for (name, value) in changes.as_object().unwrap() {
         document[name] = value.clone();
@@ -53,7 +53,7 @@ fn our_own_configuration_reads() {
 
 #[test]
 fn the_least_configuration_has_defaults() {
-    let config = decode(json!({})).unwrap();
+    let config = decode(&json!({})).unwrap();
     assert_eq!(config.header.socket.to_str(), Some("/run/osier/cni.sock"));
     assert_eq!(config.header.timeout, Duration::from_secs(30));
     assert_eq!((config.ipam, config.force_address), (Ipam::Agent, false));
@@ -105,9 +105,9 @@ fn ovs_odl_reads() {
 
 #[test]
 fn unknown_members_and_nulls_are_ignored() {
-    let config = decode(json!({"unknown": {"deep": [1]}, "mtu": null, "ipam": null, "ovs": null,
+    let config = decode(&json!({"unknown": {"deep": [1]}, "mtu": null, "ipam": null, "ovs": null,
         "runtimeConfig": {"ips": null, "io.kubernetes.cri.pod-annotations": {"a": "b"}}}));
-    assert_eq!(config.unwrap(), decode(json!({})).unwrap());
+    assert_eq!(config.unwrap(), decode(&json!({})).unwrap());
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn wrong_types_are_code_6_and_named() {
         (json!({"cniVersion": 1}), "`cniVersion` must be a text"),
         (json!({"name": 5}), "`name` must be a text"),
     ] {
-        let error = decode(changes).unwrap_err();
+        let error = decode(&changes).unwrap_err();
         assert_eq!(error.code, Code::DECODING_FAILURE, "{error}");
         assert!(error.msg.contains(says), "{} / {says}", error.msg);
     }
@@ -191,12 +191,12 @@ fn wrong_values_are_code_7_and_say_what_to_write() {
         ),
         (json!({"network": "a\nb"}), "`network` is no network's name"),
     ] {
-        let error = decode(changes).unwrap_err();
+        let error = decode(&changes).unwrap_err();
         assert_eq!(error.code, Code::INVALID_CONFIG, "{error}");
         assert!(error.msg.contains(says), "{} / {says}", error.msg);
     }
     assert_eq!(
-        decode(json!({"cniVersion": "9.9.9"})).unwrap_err().code,
+        decode(&json!({"cniVersion": "9.9.9"})).unwrap_err().code,
         Code::INCOMPATIBLE_VERSION
     );
 }
