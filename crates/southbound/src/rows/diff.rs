@@ -1,0 +1,435 @@
+//! From marked places to the operations of one transaction: only what differs, and nothing of
+//! others. A place that cannot be made as wanted is left out, with the reason.
+//!
+//! Guards: a bridge to which ports are added must still be there, else they would silently go as
+//! unreferenced rows do. That a name is still free is the database's own constraint.
+
+use super::desired::{Cause, Desired, Entry};
+use super::error::Trouble;
+use super::item::{Item, Key};
+use super::mirror::{Mirror, has, references};
+use super::ownership::{Ownership, external_id, string, text};
+use super::plan::SettingColumn;
+use super::wants::{RowDiff, Wants};
+use osier_ovsdb::op::{Mutator, Until};
+use osier_ovsdb::{Atom, Condition, Fields, Mutation, Operation, Row, Transaction, Uuid, Value};
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// A transaction that makes places as wanted.
+#[derive(Debug)]
+pub struct Batch {
+    pub(super) transaction: Transaction,
+    /// The place that each operation is for, if it is for one.
+    pub(super) origins: Vec<Option<Key>>,
+    pub(super) places: Vec<(Key, Cause)>,
+    pub(super) effects: Effects,
+}
+
+/// What a batch does, for counting.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Effects {
+    pub(super) inserted: u64,
+    pub(super) updated: u64,
+    pub(super) deleted: u64,
+    pub(super) repaired: u64,
+}
+
+/// Why a place cannot be made as wanted.
+#[derive(Debug)]
+pub(super) enum Obstacle {
+    Foreign { table: &'static str, name: String, row: Uuid },
+    NoBridge(String),
+    Kept { port: String, row: Uuid },
+    Taken { found: String, row: Uuid },
+}
+
+/// The operations so far.
+pub(super) struct Build<'a> {
+    pub(super) ownership: &'a Ownership,
+    pub(super) mirror: &'a Mirror,
+    entries: &'a FxHashMap<Key, Entry>,
+    operations: Vec<(Operation, Option<Key>)>,
+    /// The place at which we are.
+    pub(super) place: Option<Key>,
+    new_bridges: BTreeMap<Arc<str>, (Key, Fields)>,
+    gone_bridges: BTreeSet<Uuid>,
+    /// Ports that come to bridges, by name, and go from them.
+    added_ports: BTreeMap<Arc<str>, Vec<Atom>>,
+    removed_ports: BTreeMap<Uuid, Vec<Atom>>,
+    settings: Settings,
+    pub(super) effects: Effects,
+}
+
+/// Changes of the switch's own row.
+#[derive(Default)]
+struct Settings {
+    new: BTreeMap<SettingColumn, Vec<(Atom, Atom)>>,
+    gone: BTreeMap<SettingColumn, Vec<Atom>>,
+    record: Option<BTreeSet<String>>,
+}
+
+// === impl Batch ===
+
+impl Batch {
+    /// The operations.
+    pub fn transaction(&self) -> &Transaction {
+        &self.transaction
+    }
+}
+
+// === impl Desired ===
+
+impl Desired {
+    /// The operations for up to `most` marked places that `ready` accepts; their marks go. `None`
+    /// if nothing differs.
+    pub fn batch(&mut self, most: usize, mut ready: impl FnMut(&Self, &str) -> bool) -> Option<Batch> {
+        let marked: Vec<_> = self.marked.iter().map(|(key, cause)| (key.clone(), *cause)).collect();
+        let (mut places, mut obstacles, mut settled) = (Vec::new(), Vec::new(), Vec::new());
+        let mut build = Build::new(self);
+        for (key, cause) in marked {
+            if places.len() >= most {
+                break;
+            }
+            if !ready(self, &key.to_string()) {
+                continue;
+            }
+            let before = build.effects;
+            build.place = Some(key.clone());
+            match build.compare(&key) {
+                Err(obstacle) => obstacles.push((key, obstacle)),
+                Ok(()) if build.effects == before => settled.push(key),
+                Ok(()) => {
+                    let entry = self.entries.get(&key);
+                    if cause == Cause::Seen && entry.is_none_or(|entry| entry.settled) {
+                        build.effects.repaired += 1;
+                    }
+                    places.push((key, cause));
+                }
+            }
+        }
+        let batch = build.finish(places);
+        for key in settled {
+            self.marked.remove(&key);
+            if let Some(entry) = self.entries.get_mut(&key) {
+                entry.settled = true;
+            }
+        }
+        for (key, obstacle) in obstacles {
+            self.marked.remove(&key);
+            self.obstruct(key, obstacle);
+        }
+        for (key, _) in batch.iter().flat_map(|batch| &batch.places) {
+            self.marked.remove(key);
+        }
+        batch
+    }
+
+    fn obstruct(&mut self, key: Key, obstacle: Obstacle) {
+        let (owner, place) = (self.owner(&key), key.to_string());
+        let trouble = match obstacle {
+            Obstacle::Foreign { table, name, row } => {
+                Trouble::Conflict { owner, place, table, name, row }
+            }
+            Obstacle::NoBridge(bridge) => Trouble::NoBridge { owner, place, bridge },
+            Obstacle::Kept { port, row } => Trouble::Kept { place, port, row },
+            Obstacle::Taken { found, row } => {
+                let item = self.entries.get(&key).map(|entry| &entry.item);
+                let wanted = match item {
+                    Some(Item::Setting(value)) => text(value).unwrap_or_default().to_owned(),
+                    _ => String::new(),
+                };
+                Trouble::Taken { owner, place, wanted, found, row }
+            }
+        };
+        if let Some(entry) = self.entries.get_mut(&key) {
+            entry.settled = false;
+        }
+        self.troubles.insert(key, Arc::new(trouble));
+    }
+}
+
+// === impl Build ===
+
+impl<'a> Build<'a> {
+    fn new(desired: &'a Desired) -> Self {
+        Self {
+            ownership: &desired.ownership,
+            mirror: &desired.mirror,
+            entries: &desired.entries,
+            operations: Vec::new(),
+            place: None,
+            new_bridges: BTreeMap::new(),
+            gone_bridges: BTreeSet::new(),
+            added_ports: BTreeMap::new(),
+            removed_ports: BTreeMap::new(),
+            settings: Settings::default(),
+            effects: Effects::default(),
+        }
+    }
+
+    fn compare(&mut self, key: &Key) -> Result<(), Obstacle> {
+        let item = self.entries.get(key).map(|entry| &entry.item);
+        match (key, item) {
+            (Key::Bridge(name), Some(Item::Bridge(wants))) => self.put_bridge(name, wants),
+            (Key::Bridge(name), _) => self.remove_bridge(name),
+            (Key::Port(name), Some(Item::Port(port))) => self.put_port(name, port),
+            (Key::Port(name), _) => {
+                self.remove_port(name);
+                Ok(())
+            }
+            (Key::Setting(column, name), Some(Item::Setting(value))) => {
+                self.put_setting(*column, name, value)
+            }
+            (Key::Setting(column, name), _) => {
+                self.remove_setting(*column, name);
+                Ok(())
+            }
+        }
+    }
+
+    fn put_bridge(&mut self, name: &Arc<str>, wants: &Wants) -> Result<(), Obstacle> {
+        match self.mirror.bridges.named(name) {
+            None => {
+                let mut fields = wants.fields();
+                fields.push(("name".into(), (&**name).into()));
+                self.new_bridges.insert(Arc::clone(name), (Key::Bridge(Arc::clone(name)), fields));
+                self.effects.inserted += 1;
+            }
+            Some(row) if self.mirror.is_ours(row) => self.update(row, wants.diff(row, self.ownership)),
+            Some(row) => return Err(foreign("Bridge", name, row)),
+        }
+        Ok(())
+    }
+
+    /// A bridge takes its ports along, so none may be of others, or wanted.
+    fn remove_bridge(&mut self, name: &Arc<str>) -> Result<(), Obstacle> {
+        let Some(row) = self.mirror.bridges.named(name).filter(|row| self.mirror.is_ours(row)) else {
+            return Ok(());
+        };
+        for port in references(row, "ports").filter_map(|port| self.mirror.ports.get(port)) {
+            let port_name = string(port, "name").unwrap_or_default();
+            let entry = self.entries.get(&Key::Port(port_name.into())).map(|entry| &entry.item);
+            let wanted = matches!(entry, Some(Item::Port(port)) if port.bridge == *name);
+            if wanted || !self.mirror.is_ours(port) {
+                return Err(Obstacle::Kept { port: port_name.to_owned(), row: port.uuid() });
+            }
+        }
+        self.gone_bridges.insert(row.uuid());
+        self.effects.deleted += 1;
+        Ok(())
+    }
+
+    /// Whether there is a bridge of this name, behind what is done so far.
+    pub(super) fn has_bridge(&self, name: &str) -> bool {
+        let row = self.mirror.bridges.named(name);
+        self.new_bridges.contains_key(name)
+            || row.is_some_and(|row| !self.gone_bridges.contains(&row.uuid()))
+    }
+
+    /// Adds a port to a bridge.
+    pub(super) fn attach(&mut self, bridge: &Arc<str>, port: Atom) {
+        self.added_ports.entry(Arc::clone(bridge)).or_default().push(port);
+        self.effects.updated += 1;
+    }
+
+    /// Takes a port from the bridges that have it, except one.
+    pub(super) fn detach(&mut self, port: Uuid, except: Option<&str>) {
+        let mirror = self.mirror;
+        for bridge in mirror.bridges_with(port) {
+            let stays = except.is_some() && string(bridge, "name") == except;
+            if !stays && !self.gone_bridges.contains(&bridge.uuid()) {
+                self.removed_ports.entry(bridge.uuid()).or_default().push(port.into());
+                self.effects.updated += 1;
+            }
+        }
+    }
+
+    fn put_setting(
+        &mut self,
+        column: SettingColumn,
+        key: &Arc<str>,
+        value: &Atom,
+    ) -> Result<(), Obstacle> {
+        let atom = Atom::from(&**key);
+        let root = self.mirror.root.as_deref();
+        let held = root.and_then(|root| root.get(column.as_str())?.get(&atom));
+        if held == Some(value) {
+            return Ok(());
+        }
+        if let (Some(root), Some(held)) = (root, held)
+            && !self.record().contains(&record_name(column, key))
+        {
+            let found = text(held).unwrap_or_default().to_owned();
+            return Err(Obstacle::Taken { found, row: root.uuid() });
+        }
+        if held.is_some() {
+            self.settings.gone.entry(column).or_default().push(atom.clone());
+        }
+        self.settings.new.entry(column).or_default().push((atom, value.clone()));
+        self.record().insert(record_name(column, key));
+        self.effects.updated += 1;
+        Ok(())
+    }
+
+    fn remove_setting(&mut self, column: SettingColumn, key: &Arc<str>) {
+        if self.record().remove(&record_name(column, key)) {
+            self.settings.gone.entry(column).or_default().push(Atom::from(&**key));
+            self.effects.updated += 1;
+        }
+    }
+
+    /// The settings that are ours.
+    fn record(&mut self) -> &mut BTreeSet<String> {
+        let root = self.mirror.root.as_deref();
+        let held = root.map(|root| self.ownership.recorded(root)).unwrap_or_default();
+        let held = || held.split(' ').filter(|name| !name.is_empty()).map(str::to_owned).collect();
+        self.settings.record.get_or_insert_with(held)
+    }
+
+    /// Changes a row.
+    pub(super) fn update(&mut self, row: &Row, diff: RowDiff) {
+        let (table, conditions) = (row.table().to_string(), vec![Condition::uuid(row.uuid())]);
+        if !(diff.update.is_empty() && diff.mutations.is_empty()) {
+            self.effects.updated += 1;
+        }
+        if !diff.update.is_empty() {
+            let (table, conditions) = (table.clone().into(), conditions.clone());
+            self.push(Operation::Update { table, conditions, row: diff.update });
+        }
+        if !diff.mutations.is_empty() {
+            let mutations = diff.mutations;
+            self.push(Operation::Mutate { table: table.into(), conditions, mutations });
+        }
+    }
+
+    /// Inserts a row, and gives how to refer to it.
+    pub(super) fn insert(&mut self, table: &'static str, row: Fields) -> Atom {
+        let name = format!("row{}", self.operations.len());
+        let reference = Atom::NamedUuid(name.as_str().into());
+        let name = Some(name.into());
+        self.push(Operation::Insert { table: table.into(), row, name, uuid: None });
+        self.effects.inserted += 1;
+        reference
+    }
+
+    /// Deletes a row that nothing holds.
+    pub(super) fn delete(&mut self, table: &'static str, row: Uuid) {
+        let conditions = vec![Condition::uuid(row)];
+        self.push(Operation::Delete { table: table.into(), conditions });
+        self.effects.deleted += 1;
+    }
+
+    fn push(&mut self, operation: Operation) {
+        self.operations.push((operation, self.place.clone()));
+    }
+
+    /// The transaction. Bridges come behind their ports, and the switch's row behind its bridges.
+    fn finish(mut self, places: Vec<(Key, Cause)>) -> Option<Batch> {
+        if places.is_empty() {
+            return None;
+        }
+        let mut bridges = Vec::new();
+        for (name, (key, mut fields)) in std::mem::take(&mut self.new_bridges) {
+            let ports = self.added_ports.remove(&name).unwrap_or_default();
+            fields.push(("ports".into(), Value::set(ports)));
+            self.place = Some(key);
+            bridges.push(self.insert("Bridge", fields));
+            self.effects.inserted -= 1;
+        }
+        self.place = None;
+        let guards = self.change_ports();
+        self.change_root(bridges);
+        let mut transaction = Transaction::new("make the database as wanted");
+        let mut origins = Vec::with_capacity(guards.len() + self.operations.len());
+        let guards = guards.into_iter().map(|guard| (guard, None));
+        for (operation, origin) in guards.chain(self.operations) {
+            transaction.push(operation);
+            origins.push(origin);
+        }
+        Some(Batch { transaction, origins, places, effects: self.effects })
+    }
+
+    /// Adds ports to bridges and takes them away; gives what must hold for that.
+    fn change_ports(&mut self) -> Vec<Operation> {
+        let mirror = self.mirror;
+        let mut guards = Vec::new();
+        let mut changes: BTreeMap<Uuid, Vec<Mutation>> = BTreeMap::new();
+        for (bridge, ports) in std::mem::take(&mut self.removed_ports) {
+            changes.entry(bridge).or_default().push(Mutation::delete("ports", Value::set(ports)));
+        }
+        for (name, ports) in std::mem::take(&mut self.added_ports) {
+            let Some(bridge) = mirror.bridges.named(&name) else { continue };
+            let insertion = Mutation::insert("ports", Value::set(ports));
+            changes.entry(bridge.uuid()).or_default().push(insertion);
+            guards.push(Operation::Wait {
+                table: "Bridge".into(),
+                timeout: Some(0),
+                conditions: vec![Condition::uuid(bridge.uuid())],
+                columns: Some(vec!["name".into()]),
+                until: Until::Equal,
+                rows: vec![vec![("name".into(), (&*name).into())]],
+            });
+        }
+        for (bridge, mutations) in changes {
+            let conditions = vec![Condition::uuid(bridge)];
+            self.push(Operation::Mutate { table: "Bridge".into(), conditions, mutations });
+        }
+        guards
+    }
+
+    /// Changes the switch's own row, always: its counter of configurations goes up.
+    fn change_root(&mut self, new_bridges: Vec<Atom>) {
+        let settings = std::mem::take(&mut self.settings);
+        let record_key = self.ownership.names.record.clone();
+        let mut new = settings.new;
+        let mut gone = settings.gone;
+        let root = self.mirror.root.as_deref();
+        if let Some(record) = settings.record {
+            let held = root.and_then(|root| external_id(root, &record_key)).unwrap_or_default();
+            let wanted = record.into_iter().collect::<Vec<_>>().join(" ");
+            if wanted != held {
+                gone.entry(SettingColumn::ExternalIds).or_default().push(record_key.clone());
+                if !wanted.is_empty() {
+                    let pair = (record_key, wanted.into());
+                    new.entry(SettingColumn::ExternalIds).or_default().push(pair);
+                }
+            }
+        }
+        let Some(root) = root else {
+            let mut row: Fields = vec![("next_cfg".into(), 1.into())];
+            row.push(("bridges".into(), Value::set(new_bridges)));
+            let maps = new.into_iter();
+            row.extend(maps.map(|(column, pairs)| (column.as_str().into(), Value::map(pairs))));
+            self.push(Operation::Insert { table: "Open_vSwitch".into(), row, name: None, uuid: None });
+            return;
+        };
+        let mut diff = RowDiff::default();
+        if !new_bridges.is_empty() {
+            diff.mutations.push(Mutation::insert("bridges", Value::set(new_bridges)));
+        }
+        if !self.gone_bridges.is_empty() {
+            let gone = self.gone_bridges.iter().map(|bridge| Atom::Uuid(*bridge));
+            diff.mutations.push(Mutation::delete("bridges", Value::set(gone)));
+        }
+        for column in [SettingColumn::OtherConfig, SettingColumn::ExternalIds] {
+            let (new, gone) = (new.remove(&column), gone.remove(&column));
+            let name = column.as_str();
+            diff.change_map(name, root.get(name), gone.unwrap_or_default(), new.unwrap_or_default());
+        }
+        let (column, value) = ("next_cfg".into(), 1.into());
+        diff.mutations.push(Mutation { column, mutator: Mutator::Add, value });
+        let conditions = vec![Condition::uuid(root.uuid())];
+        let mutations = diff.mutations;
+        self.push(Operation::Mutate { table: "Open_vSwitch".into(), conditions, mutations });
+    }
+}
+
+pub(super) fn foreign(table: &'static str, name: &str, row: &Row) -> Obstacle {
+    Obstacle::Foreign { table, name: name.to_owned(), row: row.uuid() }
+}
+
+fn record_name(column: SettingColumn, key: &str) -> String {
+    format!("{}:{key}", column.as_str())
+}
