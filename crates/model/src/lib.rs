@@ -29,7 +29,7 @@ pub use mac::{Mac, ParseMacError};
 pub use name::{
     DeviceName, InterfaceName, NameError, NetworkName, NodeName, PoolName, PortKey, RouterName,
 };
-pub use network::{Network, Subnet};
+pub use network::{Network, Reach, Subnet};
 pub use node::Node;
 pub use pool::{AddressPool, AllocateError, Pool};
 pub use port::Port;

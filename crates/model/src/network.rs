@@ -18,9 +18,23 @@ pub struct Network {
     /// The router that joins it to others; alone if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub router: Option<RouterName>,
+    /// How its ports reach one another.
+    #[serde(default)]
+    pub reach: Reach,
     /// Its addresses, of either family.
     #[serde(default)]
     pub subnets: Vec<Subnet>,
+}
+
+/// How ports of a network reach one another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, Default)]
+#[serde(rename_all = "lowercase")]
+pub enum Reach {
+    /// By Ethernet address, with ARP, neighbour discovery, broadcast and multicast.
+    #[default]
+    Bridged,
+    /// Through the router always: no broadcast, and fewer flows. Pods' default network is so.
+    Routed,
 }
 
 /// Addresses of a network.

@@ -2,7 +2,7 @@
 
 use crate::error::{Invalid, Problem};
 use crate::name::NodeName;
-use crate::network::{check_prefix, overlap};
+use crate::network::{check_prefix, is_usable, overlap};
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
@@ -51,6 +51,6 @@ impl Node {
 
     /// The gateway's address in a block: its first usable one.
     pub fn gateway_of(block: IpNet) -> IpAddr {
-        block.hosts().next().unwrap_or(block.network())
+        block.hosts().find(|address| is_usable(block, *address)).unwrap_or(block.network())
     }
 }

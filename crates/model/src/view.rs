@@ -47,6 +47,7 @@ pub struct View {
     /// Who refers to whom, so that a change finds what depends on it.
     networks_of: BTreeMap<RouterName, BTreeSet<NetworkName>>,
     ports_of: BTreeMap<NetworkName, BTreeSet<PortKey>>,
+    ports_at: BTreeMap<NodeName, BTreeSet<PortKey>>,
     vnis: BTreeMap<Vni, NetworkName>,
     vrfs: BTreeMap<VrfId, RouterName>,
 }
@@ -82,6 +83,7 @@ impl View {
             ports: BTreeMap::new(),
             networks_of: BTreeMap::new(),
             ports_of: BTreeMap::new(),
+            ports_at: BTreeMap::new(),
             vnis: BTreeMap::new(),
             vrfs: BTreeMap::new(),
         }
@@ -125,6 +127,11 @@ impl View {
     /// Ports of a network.
     pub fn ports_of(&self, network: &NetworkName) -> impl Iterator<Item = &PortKey> {
         self.ports_of.get(network).into_iter().flatten()
+    }
+
+    /// Ports on a node.
+    pub fn ports_at(&self, node: &NodeName) -> impl Iterator<Item = &PortKey> {
+        self.ports_at.get(node).into_iter().flatten()
     }
 
     /// The router of a network, if it has one and that is known.
@@ -189,6 +196,7 @@ impl View {
             }
             Object::Port(port) => {
                 self.ports_of.entry(port.network.clone()).or_default().insert(port.key.clone());
+                self.ports_at.entry(port.node.clone()).or_default().insert(port.key.clone());
                 self.ports.insert(port.key.clone(), port);
             }
         }
@@ -215,6 +223,7 @@ impl View {
             Key::Port(key) => {
                 if let Some(port) = self.ports.remove(key) {
                     remove_from(&mut self.ports_of, &port.network, key);
+                    remove_from(&mut self.ports_at, &port.node, key);
                 }
             }
         }

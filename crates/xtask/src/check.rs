@@ -9,13 +9,14 @@ use std::process::Command;
 
 /// Which of our crates each may use, outside of its tests. What is not named may use none.
 const MAY_USE: &[(&str, &[&str])] = &[
+    ("osier-compiler", &["osier-model", "osier-openflow"]),
     ("osier-southbound", &["osier-openflow", "osier-ovsdb"]),
     ("osier-bench", &["osier-openflow", "osier-ovsdb", "osier-southbound", "osier-testbed"]),
-    ("xtask", &["osier-ovsdb"]),
+    ("xtask", &["osier-compiler", "osier-ovsdb"]),
 ];
 
-/// Crates whose codec must do without a runtime.
-const SANS_IO: &[&str] = &["osier-openflow", "osier-ovsdb"];
+/// Crates that must do without a runtime, less their sessions.
+const SANS_IO: &[&str] = &["osier-compiler", "osier-model", "osier-openflow", "osier-ovsdb"];
 
 /// Runs all checks and reports every failure.
 pub(crate) fn run() -> Result<()> {
@@ -48,7 +49,11 @@ fn crates(root: &Path) -> Result<BTreeMap<String, Crate>> {
         let folder = manifest.parent().context("a manifest lies in a folder")?;
         let folder = folder.strip_prefix(root)?.display().to_string();
         let normal = |d: &Value| d["kind"].is_null() && !d["path"].is_null();
-        let uses = list(&package["dependencies"]).iter().filter(|d| normal(d)).map(|d| text(&d["name"])).collect();
+        let uses = list(&package["dependencies"])
+            .iter()
+            .filter(|d| normal(d))
+            .map(|d| text(&d["name"]))
+            .collect();
         crates.insert(text(&package["name"]), Crate { folder, uses });
     }
     Ok(crates)
@@ -62,7 +67,8 @@ fn unmapped(root: &Path, crates: &BTreeMap<String, Crate>) -> Result<Vec<String>
     let name = |line: &str| line.split('`').nth(1).map(|n| format!("crates/{n}"));
     let mapped: BTreeSet<String> = map.lines().filter(is_row).filter_map(name).collect();
     let folders: BTreeSet<String> = crates.values().map(|c| c.folder.clone()).collect();
-    let lacks = folders.difference(&mapped).map(|f| format!("ARCHITECTURE.md: {f} is not in the code map"));
+    let lacks =
+        folders.difference(&mapped).map(|f| format!("ARCHITECTURE.md: {f} is not in the code map"));
     let extra = mapped.difference(&folders).map(|f| format!("ARCHITECTURE.md: {f} is no crate"));
     Ok(lacks.chain(extra).collect())
 }
@@ -100,7 +106,9 @@ fn upward_uses(crates: &BTreeMap<String, Crate>) -> Vec<String> {
     for (name, Crate { uses, .. }) in crates {
         let allowed = MAY_USE.iter().find(|(n, _)| n == name).map_or(&[][..], |(_, uses)| uses);
         for used in uses.iter().filter(|u| !allowed.contains(&u.as_str())) {
-            wrong.push(format!("{name} may not use {used} (see MAY_USE in crates/xtask/src/check.rs)"));
+            wrong.push(format!(
+                "{name} may not use {used} (see MAY_USE in crates/xtask/src/check.rs)"
+            ));
         }
     }
     wrong
@@ -110,8 +118,15 @@ fn upward_uses(crates: &BTreeMap<String, Crate>) -> Vec<String> {
 fn runtimes(root: &Path) -> Result<Vec<String>> {
     let mut wrong = Vec::new();
     for package in SANS_IO {
-        let args =
-            ["tree", "--locked", "--no-default-features", "--edges=normal", "--prefix=none", "-p", package];
+        let args = [
+            "tree",
+            "--locked",
+            "--no-default-features",
+            "--edges=normal",
+            "--prefix=none",
+            "-p",
+            package,
+        ];
         let tree = output(root, &args)?;
         if let Some(line) = tree.lines().find(|line| line.starts_with("tokio ")) {
             wrong.push(format!("{package} without its session uses {line}"));

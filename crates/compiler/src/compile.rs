@@ -1,0 +1,262 @@
+//! Which owners a change touches, and their plans.
+
+use crate::cookie::Owner;
+use crate::flows::port::Place;
+use crate::flows::{arp, flood, network, node, pipeline, port};
+use crate::local::{Attachment, LocalPorts};
+use crate::plan::{Emitter, Plan, RuleError};
+use osier_model::{
+    Change, Fabric, Invalid, Key, Network, NetworkName, Node, NodeName, PortKey, Reach, View, Vni,
+    VrfId,
+};
+use osier_openflow::port_no::PortNo;
+use std::collections::{BTreeMap, BTreeSet};
+use thiserror::Error;
+
+/// The tunnel key of the default network, which every node has.
+pub const DEFAULT_VNI: u32 = 1;
+/// Which `tun_metadata` field carries the sender's identity.
+pub(crate) const IDENTITY_OPTION: u8 = 0;
+
+/// The default network's number.
+pub(crate) fn default_vni() -> Vni {
+    Vni::new(DEFAULT_VNI).expect("1 is a network's number")
+}
+
+/// What an owner wants now. An empty plan: nothing any more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Compiled {
+    /// Who.
+    pub owner: Owner,
+    /// What.
+    pub plan: Plan,
+}
+
+/// Why a change was refused. The compiler is as it was.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum CompileError {
+    /// An object that cannot be.
+    #[error(transparent)]
+    Invalid(#[from] Invalid),
+    /// A flow that cannot be: a defect of the compiler.
+    #[error("{owner} has no flows")]
+    Rule {
+        /// Whose.
+        owner: Owner,
+        /// Why.
+        source: RuleError,
+    },
+}
+
+/// A node's view, its attachments, and what they compile to.
+#[derive(Debug, Clone)]
+pub struct Compiler {
+    view: View,
+    local: LocalPorts,
+    attachments: BTreeMap<PortKey, Attachment>,
+    numbers: BTreeMap<Owner, u64>,
+    owners: BTreeMap<u64, Owner>,
+    next_number: u64,
+}
+
+// === impl Compiler ===
+
+impl Compiler {
+    /// A compiler for a node that knows nothing yet.
+    pub fn new(node: NodeName, fabric: Fabric, local: LocalPorts) -> Self {
+        let mut compiler = Self {
+            view: View::new(node, fabric),
+            local,
+            attachments: BTreeMap::new(),
+            numbers: BTreeMap::new(),
+            owners: BTreeMap::new(),
+            next_number: 0,
+        };
+        compiler.number(&Owner::Pipeline);
+        compiler
+    }
+
+    /// The view.
+    pub fn view(&self) -> &View {
+        &self.view
+    }
+
+    /// Whose flow has this cookie.
+    pub fn owner_of(&self, cookie: u64) -> Option<&Owner> {
+        self.owners.get(&(cookie & 0xff_ffff_ffff))
+    }
+
+    /// Makes one step, and tells what those owners want whom it touches.
+    pub fn apply(&mut self, change: Change) -> Result<Vec<Compiled>, CompileError> {
+        let key = match &change {
+            Change::Put(object) => object.key(),
+            Change::Delete(key) => key.clone(),
+        };
+        let before = self.touched(&key);
+        self.view.apply(change)?;
+        let mut owners = self.touched(&key);
+        owners.extend(before);
+        self.compile(owners)
+    }
+
+    /// A local port is attached to the switch.
+    pub fn attach(&mut self, key: PortKey, at: Attachment) -> Result<Vec<Compiled>, CompileError> {
+        self.attachments.insert(key.clone(), at);
+        let owners = self.touched(&Key::Port(key));
+        self.compile(owners)
+    }
+
+    /// A local port is no longer attached.
+    pub fn detach(&mut self, key: &PortKey) -> Result<Vec<Compiled>, CompileError> {
+        let owners = self.touched(&Key::Port(key.clone()));
+        self.attachments.remove(key);
+        self.compile(owners)
+    }
+
+    /// What all owners want, compiled from nothing.
+    pub fn all(&mut self) -> Result<Vec<Compiled>, CompileError> {
+        let mut owners = BTreeSet::from([Owner::Pipeline]);
+        owners.extend(self.view.nodes().keys().cloned().map(|n| Owner::from(Key::Node(n))));
+        owners.extend(self.view.networks().keys().cloned().map(|n| Owner::from(Key::Network(n))));
+        owners.extend(self.view.ports().keys().cloned().map(|p| Owner::from(Key::Port(p))));
+        self.compile(owners)
+    }
+
+    /// Owners whose flows depend on an object.
+    fn touched(&self, key: &Key) -> BTreeSet<Owner> {
+        let mut owners = BTreeSet::new();
+        match key {
+            Key::Node(name) => {
+                owners.insert(key.clone().into());
+                for port in self.view.ports_at(name) {
+                    owners.extend(self.touched(&Key::Port(port.clone())));
+                }
+            }
+            Key::Router(name) => {
+                for network in self.view.networks_of(name) {
+                    owners.extend(self.touched(&Key::Network(network.clone())));
+                }
+            }
+            Key::Network(name) => {
+                owners.insert(key.clone().into());
+                owners.extend(self.view.ports_of(name).cloned().map(|p| Key::Port(p).into()));
+            }
+            Key::Port(port) => {
+                owners.insert(key.clone().into());
+                // Its network's flood reaches it.
+                let network = self.view.ports().get(port).map(|p| &p.network);
+                if let Some(network) = network.and_then(|name| self.view.networks().get(name))
+                    && network.reach == Reach::Bridged
+                {
+                    owners.insert(Key::Network(network.name.clone()).into());
+                }
+            }
+        }
+        owners
+    }
+
+    fn compile(&mut self, owners: BTreeSet<Owner>) -> Result<Vec<Compiled>, CompileError> {
+        let mut compiled = Vec::with_capacity(owners.len());
+        for owner in owners {
+            let mut out = Emitter::new(owner.cookie(self.number(&owner)));
+            self.emit(&owner, &mut out);
+            match out.finish() {
+                Ok(plan) => compiled.push(Compiled { owner, plan }),
+                Err(source) => return Err(CompileError::Rule { owner, source }),
+            }
+        }
+        for Compiled { owner, plan } in &compiled {
+            if *plan == Plan::default() {
+                self.forget(owner);
+            }
+        }
+        Ok(compiled)
+    }
+
+    /// An owner without flows needs no number.
+    fn forget(&mut self, owner: &Owner) {
+        if let Some(number) = self.numbers.remove(owner) {
+            self.owners.remove(&number);
+        }
+    }
+
+    /// The owner's number, the same as long as it has flows.
+    fn number(&mut self, owner: &Owner) -> u64 {
+        if let Some(number) = self.numbers.get(owner) {
+            return *number;
+        }
+        let number = self.next_number;
+        self.next_number += 1;
+        self.numbers.insert(owner.clone(), number);
+        self.owners.insert(number, owner.clone());
+        number
+    }
+
+    fn emit(&self, owner: &Owner, out: &mut Emitter) {
+        let tunnel = self.view.fabric().tunnel;
+        match owner {
+            Owner::Pipeline => {
+                pipeline::flows(out, self.local, tunnel);
+                arp::dispatch(out);
+            }
+            Owner::Object(Key::Node(name)) => match self.view.nodes().get(name) {
+                Some(node) if node.name == *self.view.node() => node::own(out, node, self.local),
+                Some(node) => node::remote(out, node, self.local, tunnel),
+                None => {}
+            },
+            // A router is its networks.
+            Owner::Object(Key::Router(_)) => {}
+            Owner::Object(Key::Network(name)) => {
+                if let Some(network) = self.view.networks().get(name) {
+                    self.emit_network(network, out);
+                }
+            }
+            Owner::Object(Key::Port(key)) => self.emit_port(key, out),
+        }
+    }
+
+    fn vrf_of(&self, network: &Network) -> Option<VrfId> {
+        self.view.router_of(network).map(|router| router.vrf)
+    }
+
+    fn emit_network(&self, network: &Network, out: &mut Emitter) {
+        network::flows(out, network, self.vrf_of(network));
+        if network.reach == Reach::Bridged {
+            let (here, there) = self.members(&network.name);
+            let kind = self.view.fabric().tunnel;
+            flood::flows(out, network, &here, &there, self.local.tunnel, kind);
+        }
+    }
+
+    /// Where a network has ports: at this switch, and on which other nodes.
+    fn members(&self, network: &NetworkName) -> (Vec<PortNo>, Vec<&Node>) {
+        let mut here = Vec::new();
+        let mut there = BTreeSet::new();
+        for key in self.view.ports_of(network) {
+            let Some(port) = self.view.ports().get(key) else { continue };
+            if port.node != *self.view.node() {
+                there.insert(&port.node);
+            } else if let Some(at) = self.attachments.get(key) {
+                here.push(at.ofport);
+            }
+        }
+        here.sort_unstable();
+        (here, there.into_iter().filter_map(|name| self.view.nodes().get(name)).collect())
+    }
+
+    fn emit_port(&self, key: &PortKey, out: &mut Emitter) {
+        let Some(port) = self.view.ports().get(key) else { return };
+        let Some(network) = self.view.networks().get(&port.network) else { return };
+        let place = if port.node == *self.view.node() {
+            self.attachments.get(key).copied().map(Place::Here)
+        } else if network.vni == default_vni() {
+            // Its node's block is the way to it.
+            None
+        } else {
+            self.view.nodes().get(&port.node).map(Place::At)
+        };
+        if let Some(place) = place {
+            port::flows(out, port, network, self.vrf_of(network), place);
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Broadcast and multicast inside of a bridged network: to its local ports and, if it comes from
+//! one of them, to the nodes that have others. Never from the tunnel back into it.
+
+use super::pipeline::identity_option;
+use super::priority;
+use crate::pipeline::Table;
+use crate::plan::{Emitter, Rule};
+use crate::registers::{Origin, Register};
+use osier_model::{Network, Node, Tunnel};
+use osier_openflow::action::{Action, SetField};
+use osier_openflow::field::Field;
+use osier_openflow::group::{Bucket, Group, GroupType};
+use osier_openflow::port_no::PortNo;
+use std::net::IpAddr;
+
+/// Where the groups of floods start; two for each network, as Netvirt has them.
+const GROUPS: u32 = 0x4000_0000;
+
+pub(crate) fn flows(
+    out: &mut Emitter,
+    network: &Network,
+    local: &[PortNo],
+    remote: &[&Node],
+    tunnel: PortNo,
+    kind: Tunnel,
+) {
+    let here: Vec<Vec<Action>> = local.iter().map(|p| vec![Action::output(*p)]).collect();
+    let there = remote.iter().filter_map(|node| to_node(node, network, tunnel, kind));
+    let everywhere: Vec<Vec<Action>> = here.iter().cloned().chain(there).collect();
+    let id = GROUPS + 2 * network.vni.get();
+    for (id, from, buckets) in [(id, Some(Origin::Tunnel), here), (id + 1, None, everywhere)] {
+        out.add_group(group(id, buckets));
+        let (mut rule, at) = (Rule::new(Table::Flood, priority::NORMAL), from);
+        if let Some(origin) = at {
+            rule = Rule::new(Table::Flood, priority::HIGH).when(Register::FROM, origin as u8);
+        }
+        out.add(
+            rule.when(Register::NETWORK, network.vni.get()).multicast().then(Action::Group(id)),
+        );
+    }
+}
+
+fn group(id: u32, buckets: Vec<Vec<Action>>) -> Group {
+    let bucket = |(i, actions): (usize, Vec<Action>)| Bucket {
+        id: u32::try_from(i).unwrap_or(u32::MAX),
+        ..Bucket::from(actions)
+    };
+    let buckets = buckets.into_iter().enumerate().map(bucket).collect();
+    Group { id, kind: GroupType::All, selection: None, buckets }
+}
+
+fn to_node(node: &Node, network: &Network, tunnel: PortNo, kind: Tunnel) -> Option<Vec<Action>> {
+    let field = match node.tunnel {
+        IpAddr::V4(_) => Field::TUN_DST,
+        IpAddr::V6(_) => Field::TUN_IPV6_DST,
+    };
+    let set = |field, value: u128| SetField::new(field, value).ok().map(Action::SetField);
+    let address = SetField::new(field, node.tunnel).ok().map(Action::SetField)?;
+    let mut actions = vec![address, set(Field::TUN_ID, network.vni.get().into())?];
+    if kind == Tunnel::Geneve {
+        let (src, dst) = (Register::SOURCE.subfield(), identity_option());
+        actions.push(Action::Move { src, dst });
+    }
+    actions.push(Action::output(tunnel));
+    Some(actions)
+}

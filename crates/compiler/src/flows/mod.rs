@@ -1,0 +1,53 @@
+//! One file for each kind of flows: which packets it owns stands in its first lines.
+
+pub(crate) mod arp;
+pub(crate) mod flood;
+pub(crate) mod network;
+pub(crate) mod node;
+pub(crate) mod pipeline;
+pub(crate) mod port;
+pub(crate) mod spoof_guard;
+
+use crate::plan::Rule;
+use crate::registers::{Destination, Register};
+use osier_model::{Node, Vni};
+use osier_openflow::field::Field;
+use osier_openflow::port_no::PortNo;
+use std::net::IpAddr;
+
+/// Priorities inside of a table. Routes have their own: longer prefixes first.
+pub(crate) mod priority {
+    pub(crate) const MISS: u16 = 0;
+    pub(crate) const NORMAL: u16 = 100;
+    pub(crate) const GUARD: u16 = 110;
+    pub(crate) const HIGH: u16 = 120;
+
+    /// Of a route: Netvirt's ten, and a point for each bit.
+    pub(crate) fn route(prefix_len: u8) -> u16 {
+        10 + u16::from(prefix_len)
+    }
+
+    /// Above every route of its length: what a router itself answers.
+    pub(crate) const ROUTER: u16 = 200;
+}
+
+/// Sends the packet out of a port of this node.
+pub(crate) fn out_of(rule: Rule, port: PortNo, to: Destination) -> Rule {
+    rule.load(Register::OUT_PORT, port.0).load(Register::TO, to as u8)
+}
+
+/// Sends the packet to another node, under a network's key.
+pub(crate) fn through_tunnel(rule: Rule, node: &Node, vni: Vni) -> Rule {
+    let field = match node.tunnel {
+        IpAddr::V4(_) => Field::TUN_DST,
+        IpAddr::V6(_) => Field::TUN_IPV6_DST,
+    };
+    rule.set(field, node.tunnel)
+        .set(Field::TUN_ID, vni.get())
+        .load(Register::TO, Destination::Tunnel as u8)
+}
+
+/// An Ethernet address for the switch.
+pub(crate) fn mac(mac: osier_model::Mac) -> osier_openflow::field::Mac {
+    osier_openflow::field::Mac(mac.0)
+}

@@ -1,0 +1,60 @@
+//! A network: what comes through the tunnel under its key, its router's own addresses, and its
+//! floods.
+
+use super::{arp, mac, priority};
+use crate::pipeline::Table;
+use crate::plan::{Emitter, Rule};
+use crate::registers::Register;
+use osier_model::{Mac, Network, Reach, VrfId};
+use osier_openflow::action::Action;
+use osier_openflow::field::Field;
+use osier_openflow::subfield::Subfield;
+use std::net::IpAddr;
+
+/// Echo request and reply, and the protocol, by family.
+const ECHO: [(u8, Field, u8, u8); 2] =
+    [(1, Field::ICMP_TYPE, 8, 0), (58, Field::ICMPV6_TYPE, 128, 129)];
+
+pub(crate) fn flows(out: &mut Emitter, network: &Network, vrf: Option<VrfId>) {
+    let next = match network.reach {
+        Reach::Bridged => Table::Forward,
+        Reach::Routed => Table::Route,
+    };
+    let mut rule = Rule::new(Table::TunnelIn, priority::NORMAL)
+        .eq(Field::TUN_ID, network.vni.get())
+        .load(Register::NETWORK, network.vni.get());
+    if let Some(vrf) = vrf.filter(|vrf| vrf.0 != 0) {
+        rule = rule.load(Register::VRF, vrf.0);
+    }
+    out.add(rule.to(next));
+    let Some(vrf) = vrf else { return };
+    for gateway in network.subnets.iter().filter_map(|s| s.gateway) {
+        if let IpAddr::V4(v4) = gateway {
+            arp::answer(out, network.vni, v4, Mac::GATEWAY);
+        }
+        ping(out, gateway, vrf);
+    }
+}
+
+/// The router answers an echo request by turning it round and routing it again.
+fn ping(out: &mut Emitter, address: IpAddr, vrf: VrfId) {
+    let (protocol, kind, request, reply) = ECHO[usize::from(address.is_ipv6())];
+    let (src, dst) = match address {
+        IpAddr::V4(_) => (Field::IPV4_SRC, Field::IPV4_DST),
+        IpAddr::V6(_) => (Field::IPV6_SRC, Field::IPV6_DST),
+    };
+    out.add(
+        Rule::new(Table::Route, priority::ROUTER)
+            .when(Register::VRF, vrf.0)
+            .destined(address.into())
+            .eq(Field::IP_PROTO, protocol)
+            .eq(kind, request)
+            .copy(Subfield::whole(src), Subfield::whole(dst))
+            .set(src, address)
+            .set(kind, reply)
+            .then(Action::SetTtl(64))
+            .set(Field::ETH_SRC, mac(Mac::GATEWAY))
+            .forget_in_port()
+            .to(Table::Route),
+    );
+}

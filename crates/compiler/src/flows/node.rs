@@ -1,0 +1,58 @@
+//! Other nodes: what comes from them, and the way to their pods and to themselves. One flow for
+//! each block and address of a node, however many pods it has. And of this node: its own block.
+
+use super::pipeline::identity_option;
+use super::{mac, out_of, priority, through_tunnel};
+use crate::compile::default_vni;
+use crate::local::{LocalPorts, host};
+use crate::pipeline::Table;
+use crate::plan::{Emitter, Rule};
+use crate::registers::{Destination, Origin, Register};
+use ipnet::IpNet;
+use osier_model::{Mac, Node, Tunnel};
+use osier_openflow::field::Field;
+use std::net::IpAddr;
+
+/// Flows for another node.
+pub(crate) fn remote(out: &mut Emitter, node: &Node, local: LocalPorts, tunnel: Tunnel) {
+    let source = match node.tunnel {
+        IpAddr::V4(_) => Field::TUN_SRC,
+        IpAddr::V6(_) => Field::TUN_IPV6_SRC,
+    };
+    // Only nodes that we know may send us something.
+    let mut rule = Rule::new(Table::Ingress, priority::NORMAL)
+        .eq(Field::IN_PORT, local.tunnel.0)
+        .eq(source, node.tunnel)
+        .load(Register::FROM, Origin::Tunnel as u8);
+    if tunnel == Tunnel::Geneve {
+        rule = rule.copy(identity_option(), Register::SOURCE.subfield());
+    }
+    out.add(rule.to(Table::TunnelIn));
+    let hosts = node.addresses.iter().copied().map(host);
+    for prefix in node.blocks.iter().copied().chain(hosts) {
+        let rule = route(prefix);
+        out.add(through_tunnel(rule, node, default_vni()).to(Table::Hop));
+    }
+}
+
+/// Flows for this node itself.
+pub(crate) fn own(out: &mut Emitter, node: &Node, local: LocalPorts) {
+    for block in &node.blocks {
+        // No pod has it: to hand it to the machine would bring it back for ever.
+        out.add(route(*block));
+    }
+    let gateways = node.blocks.iter().map(|block| Node::gateway_of(*block));
+    for address in gateways.chain(node.addresses.iter().copied()) {
+        let rule = route(host(address))
+            .set(Field::ETH_DST, mac(Mac::GATEWAY))
+            .set(Field::ETH_SRC, mac(Mac::FABRIC));
+        out.add(out_of(rule, local.gateway, Destination::Gateway).to(Table::Hop));
+    }
+}
+
+/// A route of the default router.
+fn route(prefix: IpNet) -> Rule {
+    Rule::new(Table::Route, priority::route(prefix.prefix_len()))
+        .when(Register::VRF, 0_u8)
+        .destined(prefix)
+}

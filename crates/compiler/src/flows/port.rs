@@ -1,0 +1,99 @@
+//! A port: what comes from it, and the ways to it. A local one is a number of this switch; a remote
+//! one a node behind the tunnel. Ports of a routed network have no way by Ethernet address: there
+//! everything goes through the router, and that is what keeps a pod's flows few.
+
+use super::{arp, mac, out_of, priority, spoof_guard, through_tunnel};
+use crate::local::{Attachment, host};
+use crate::pipeline::Table;
+use crate::plan::{Emitter, Rule};
+use crate::registers::{Destination, Origin, Register};
+use osier_model::{Mac, Network, Node, Port, Reach, VrfId};
+use osier_openflow::field::Field;
+use std::net::IpAddr;
+
+const ICMPV6: u8 = 58;
+const SOLICITATION: u8 = 135;
+
+/// Where a port is, as seen from this node.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Place<'a> {
+    Here(Attachment),
+    At(&'a Node),
+}
+
+pub(crate) fn flows(
+    out: &mut Emitter,
+    port: &Port,
+    network: &Network,
+    vrf: Option<VrfId>,
+    place: Place<'_>,
+) {
+    if let Place::Here(at) = place {
+        ingress(out, port, network, vrf, at);
+        spoof_guard::flows(out, port, at);
+    }
+    if let Some(vrf) = vrf {
+        routes(out, port, network, vrf, place);
+    }
+    if network.reach == Reach::Bridged {
+        bridged(out, port, network, place);
+    }
+}
+
+fn ingress(out: &mut Emitter, port: &Port, network: &Network, vrf: Option<VrfId>, at: Attachment) {
+    let mut rule = Rule::new(Table::Ingress, priority::NORMAL)
+        .eq(Field::IN_PORT, at.ofport.0)
+        .load(Register::FROM, Origin::Port as u8)
+        .load(Register::IN_TAG, at.tag)
+        .load(Register::NETWORK, network.vni.get())
+        .load(Register::SOURCE, port.identity.0);
+    if let Some(vrf) = vrf.filter(|vrf| vrf.0 != 0) {
+        rule = rule.load(Register::VRF, vrf.0);
+    }
+    out.add(rule.to(Table::SpoofGuard));
+}
+
+/// Sends the packet to the port, in its network.
+fn deliver(rule: Rule, port: &Port, network: &Network, place: Place<'_>) -> Rule {
+    match place {
+        Place::Here(at) => {
+            out_of(rule, at.ofport, Destination::Port).load(Register::TARGET, port.identity.0)
+        }
+        Place::At(node) => through_tunnel(rule, node, network.vni),
+    }
+}
+
+fn routes(out: &mut Emitter, port: &Port, network: &Network, vrf: VrfId, place: Place<'_>) {
+    for address in &port.addresses {
+        let prefix = host(*address);
+        let rule = Rule::new(Table::Route, priority::route(prefix.prefix_len()))
+            .when(Register::VRF, vrf.0)
+            .destined(prefix)
+            .set(Field::ETH_SRC, mac(Mac::GATEWAY))
+            .set(Field::ETH_DST, mac(port.mac));
+        out.add(deliver(rule, port, network, place).to(Table::Hop));
+    }
+}
+
+fn bridged(out: &mut Emitter, port: &Port, network: &Network, place: Place<'_>) {
+    let forward = Rule::new(Table::Forward, priority::NORMAL)
+        .when(Register::NETWORK, network.vni.get())
+        .eq(Field::ETH_DST, mac(port.mac));
+    out.add(deliver(forward, port, network, place).to(Table::Egress));
+    for address in &port.addresses {
+        match address {
+            IpAddr::V4(v4) => arp::answer(out, network.vni, *v4, port.mac),
+            // Its owner answers for itself, wherever it is.
+            IpAddr::V6(_) => {
+                let rule = Rule::new(Table::Neighbour, priority::NORMAL)
+                    .when(Register::NETWORK, network.vni.get())
+                    .ip(*address)
+                    .eq(Field::IP_PROTO, ICMPV6)
+                    .eq(Field::ICMPV6_TYPE, SOLICITATION)
+                    .eq(Field::ICMPV6_CODE, 0_u8)
+                    .eq(Field::ND_TARGET, *address);
+                out.add(deliver(rule, port, network, place).to(Table::Egress));
+            }
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! What a node knows of itself that no view says: the numbers of its switch's ports.
+
+use ipnet::IpNet;
+use osier_openflow::port_no::PortNo;
+
+/// The fixed ports of this node's switch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LocalPorts {
+    /// The gateway: the machine's own interface on the switch.
+    pub gateway: PortNo,
+    /// The tunnel.
+    pub tunnel: PortNo,
+}
+
+/// Where a local port is attached to the switch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Attachment {
+    /// Its number at the switch.
+    pub ofport: PortNo,
+    /// Its tag in the pipeline: unlike the number never used twice in the life of an agent.
+    pub tag: u32,
+}
+
+/// A host's address as a prefix.
+pub(crate) fn host(address: std::net::IpAddr) -> IpNet {
+    IpNet::from(address)
+}

@@ -1,0 +1,106 @@
+//! Scenarios: a model in, flows and groups out, as text that a reviewer can read.
+//!
+//! `OSIER_GOLDEN=write cargo test -p osier-compiler --test golden` writes them anew.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a panic is the report")]
+
+use osier_compiler::{Attachment, Compiler, LocalPorts};
+use osier_model::{Change, Fabric, NodeName, Object, PortKey};
+use osier_openflow::flow::Flow;
+use osier_openflow::port_no::PortNo;
+use serde::Deserialize;
+use std::fmt::Write;
+use std::path::Path;
+
+#[derive(Deserialize)]
+struct Scenario {
+    node: NodeName,
+    fabric: Fabric,
+    local: Local,
+    objects: Vec<Object>,
+    attachments: Vec<Attached>,
+}
+
+#[derive(Deserialize)]
+struct Local {
+    tunnel: u32,
+    gateway: u32,
+}
+
+#[derive(Deserialize)]
+struct Attached {
+    #[serde(flatten)]
+    key: PortKey,
+    ofport: u32,
+    tag: u32,
+}
+
+fn compiler(scenario: Scenario) -> Compiler {
+    let local = LocalPorts {
+        gateway: PortNo(scenario.local.gateway),
+        tunnel: PortNo(scenario.local.tunnel),
+    };
+    let mut compiler = Compiler::new(scenario.node, scenario.fabric, local);
+    for object in scenario.objects {
+        compiler.apply(Change::Put(object)).unwrap();
+    }
+    for Attached { key, ofport, tag } in scenario.attachments {
+        compiler.attach(key, Attachment { ofport: PortNo(ofport), tag }).unwrap();
+    }
+    compiler
+}
+
+/// Flows and groups, by owner, tables by name.
+fn render(compiler: &mut Compiler) -> (String, String) {
+    let names = osier_compiler::pipeline::table_names();
+    let (mut flows, mut groups) = (String::new(), String::new());
+    for compiled in compiler.all().unwrap() {
+        if !compiled.plan.flows.is_empty() {
+            writeln!(flows, "# {}", compiled.owner).unwrap();
+        }
+        for flow in compiled.plan.flows {
+            // The heading says whose it is.
+            let flow = Flow { cookie: 0, ..flow };
+            writeln!(flows, "{}", names.show(&flow)).unwrap();
+        }
+        for group in compiled.plan.groups {
+            writeln!(groups, "{}", names.show(&group)).unwrap();
+        }
+    }
+    (flows, groups)
+}
+
+fn compare(file: &Path, now: &str) {
+    if std::env::var("OSIER_GOLDEN").as_deref() == Ok("write") {
+        std::fs::write(file, now).unwrap();
+        return;
+    }
+    let before = std::fs::read_to_string(file).unwrap_or_default();
+    let line = before.lines().zip(now.lines()).position(|(b, n)| b != n);
+    let at = line.unwrap_or(before.lines().count().min(now.lines().count()));
+    assert!(
+        before == now,
+        "{} differs from line {} on:\n  was {:?}\n  now {:?}",
+        file.display(),
+        at + 1,
+        before.lines().nth(at),
+        now.lines().nth(at),
+    );
+}
+
+#[test]
+fn scenarios() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scenarios");
+    let mut count = 0;
+    for scenario in std::fs::read_dir(folder).unwrap() {
+        let scenario = scenario.unwrap().path();
+        let text = std::fs::read_to_string(scenario.join("model.yaml")).unwrap();
+        let parsed: Scenario =
+            serde_saphyr::from_str(&text).unwrap_or_else(|e| panic!("{}: {e}", scenario.display()));
+        let node = parsed.node.clone();
+        let (flows, groups) = render(&mut compiler(parsed));
+        compare(&scenario.join(format!("{node}.flows")), &flows);
+        compare(&scenario.join(format!("{node}.groups")), &groups);
+        count += 1;
+    }
+    assert!(count > 0);
+}
