@@ -94,8 +94,6 @@ pub enum DelegateError {
 impl From<DelegateError> for Error {
     /// What the runtime hears: a refusal as it was, with the delegate's name; the rest is ours.
     fn from(error: DelegateError) -> Self {
-        let msg = error.to_string();
-        let cause = std::error::Error::source(&error).map(ToString::to_string);
         let code = match &error {
             DelegateError::Refused { source, .. } => source.code,
             DelegateError::Deadline { .. } => Code::TRY_AGAIN_LATER,
@@ -106,7 +104,7 @@ impl From<DelegateError> for Error {
             DelegateError::Refused { name, source } => {
                 Self::new(code, format!("{name}: {}", source.msg)).with_details(source.details)
             }
-            _ => Self::new(code, msg).with_details(cause.unwrap_or_default()),
+            _ => Self::new(code, error.to_string()).with_causes_of(&error),
         }
     }
 }

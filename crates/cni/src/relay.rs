@@ -153,24 +153,19 @@ pub enum AskError {
 
 impl AskError {
     /// What the runtime hears.
-    fn for_runtime(self, command: Command, socket: &Path) -> Error {
+    fn for_runtime(&self, command: Command, socket: &Path) -> Error {
         let socket = socket.display();
-        let code = match (&self, command) {
+        let code = match (self, command) {
             (Self::Untrusted(_) | Self::Reply(_), _) => Code::BAD_AGENT,
             (_, Command::Status) => Code::NOT_AVAILABLE,
             _ => Code::TRY_AGAIN_LATER,
         };
-        let advice = match &self {
+        let advice = match self {
             Self::Away(_) | Self::Deadline(_) => "see whether it runs; the call can be repeated",
             Self::Untrusted(_) => "remove it and restart the agent",
             Self::Reply(_) => SAME_RELEASE,
         };
-        let msg = format!("{self} ({socket}): {advice}");
-        match self {
-            Self::Away(cause) => Error::new(code, msg).with_details(cause),
-            Self::Reply(cause) => Error::new(code, msg).with_details(cause),
-            Self::Deadline(_) | Self::Untrusted(_) => Error::new(code, msg),
-        }
+        Error::new(code, format!("{self} ({socket}): {advice}")).with_causes_of(self)
     }
 }
 

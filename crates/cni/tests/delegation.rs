@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a panic is the report")]
 
 use osier_cni::delegate::{Delegate, DelegateError};
-use osier_cni::spec::{AddResult, Code, Command, Environment, Error};
+use osier_cni::spec::{AddResult, Code, Command, Environment, Error, Version};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
@@ -62,8 +62,7 @@ fn host_local_gives_and_takes_back() {
         let run = |command, config: &Value| {
             delegate.run(&environment(command, "a"), &config.to_string(), TIMEOUT)
         };
-        config["prevResult"] =
-            serde_json::from_str(&result.render(osier_cni::spec::Version::V1_1_0)).unwrap();
+        config["prevResult"] = serde_json::from_str(&result.render(Version::V1_1_0)).unwrap();
         if version > "0.3.1" {
             assert!(matches!(run(Command::Check, &config), Ok(None)), "{version}");
         }
@@ -177,4 +176,23 @@ fn a_delegate_sees_the_call_and_nothing_else() {
          CNI_CONTAINERID=a CNI_IFNAME=eth0 CNI_NETNS=/run/netns/none CNI_PATH=/usr/lib/cni \
          | {cniVersion:1.0.0,name:net,type:osier}"
     );
+}
+
+/// `portmap` without mappings prints the result before it: the reference library's types read what we
+/// print, in each version that it knows, and print it as we read it.
+#[test]
+fn the_reference_library_reads_our_results() {
+    let text = r#"{"interfaces":[{"name":"veth1","mac":"02:00:00:00:00:01"},
+        {"name":"eth0","mac":"02:00:00:00:00:02","sandbox":"/run/netns/x"}],
+        "ips":[{"address":"10.1.2.3/24","gateway":"10.1.2.1","interface":1},
+        {"address":"fd00::3/64","gateway":"fd00::1","interface":1}],
+        "routes":[{"dst":"0.0.0.0/0","gw":"10.1.2.1"},{"dst":"::/0"}],
+        "dns":{"nameservers":["10.96.0.10"],"domain":"d","search":["s"],"options":["ndots:5"]}}"#;
+    let ours = AddResult::decode(text.as_bytes()).unwrap();
+    let delegate = Delegate::find("portmap", REFERENCE).unwrap();
+    for version in [Version::V0_3_0, Version::V0_3_1, Version::V0_4_0, Version::V1_0_0] {
+        let result: Value = serde_json::from_str(&ours.render(version)).unwrap();
+        let config = json!({"cniVersion": version.as_str(), "name": "net", "type": "portmap", "prevResult": result});
+        assert_eq!(add(&delegate, "a", &config).unwrap(), ours, "{version}");
+    }
 }

@@ -72,6 +72,14 @@ impl Error {
         self
     }
 
+    /// The same with the causes of another error as its details.
+    #[must_use]
+    pub fn with_causes_of(self, error: &dyn std::error::Error) -> Self {
+        let causes = std::iter::successors(error.source(), |cause| cause.source());
+        let causes: Vec<String> = causes.map(ToString::to_string).collect();
+        self.with_details(causes.join(": "))
+    }
+
     /// An error of the environment: code 4.
     pub fn environment(msg: impl Into<String>) -> Self {
         Self::new(Code::INVALID_ENVIRONMENT, msg)
