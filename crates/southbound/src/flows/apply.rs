@@ -234,7 +234,7 @@ impl Driver {
 
 impl super::Desired {
     /// Flows that are to be added where somebody else's may be, with the hash of their key.
-    fn suspects(&self) -> Vec<(Slot, u64)> {
+    pub(super) fn suspects(&self) -> Vec<(Slot, u64)> {
         if self.others.is_empty() {
             return Vec::new();
         }
@@ -244,7 +244,7 @@ impl super::Desired {
     }
 
     /// This is in the place of a suspect. Tells whether they are in conflict.
-    fn resolve(&mut self, slot: Slot, hash: u64, found: Option<&Flow>) -> bool {
+    pub(super) fn resolve(&mut self, slot: Slot, hash: u64, found: Option<&Flow>) -> bool {
         let foreign = found.filter(|flow| !self.is_ours(flow));
         match foreign {
             Some(flow) => self.conflict(slot, flow),
