@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 /// What is wanted of a database, and what is there.
 #[derive(Debug)]
-pub struct Desired {
+pub(super) struct Desired {
     pub(super) ownership: Ownership,
     pub(super) mirror: Mirror,
     pub(super) entries: FxHashMap<Key, Entry>,
@@ -53,7 +53,7 @@ type Claims = FxHashMap<Key, (Item, Vec<Owner>)>;
 
 impl Desired {
     /// Nothing is wanted, and nothing is known.
-    pub fn new(ownership: Ownership) -> Self {
+    pub(super) fn new(ownership: Ownership) -> Self {
         Self {
             mirror: Mirror::new(ownership.clone()),
             ownership,
@@ -66,49 +66,45 @@ impl Desired {
         }
     }
 
-    /// How many bridges, ports and settings are wanted.
-    pub fn len(&self) -> usize {
-        self.entries.len()
-    }
-
-    /// Whether nothing is wanted.
-    pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
-    }
-
     /// Whether all that differs has been sent, or is in trouble.
-    pub fn is_settled(&self) -> bool {
+    pub(super) fn is_settled(&self) -> bool {
         self.marked.is_empty()
     }
 
     /// What is wanted and is not so.
-    pub fn troubles(&self) -> impl Iterator<Item = &Arc<Trouble>> {
+    pub(super) fn troubles(&self) -> impl Iterator<Item = &Arc<Trouble>> {
         self.troubles.values()
     }
 
     /// Takes a whole database: all places are to be compared.
-    pub fn compare(&mut self, snapshot: &Snapshot) {
-        let ours = self.mirror.replace(snapshot);
-        let wanted: Vec<_> = self.entries.keys().cloned().collect();
+    pub(super) fn compare(&mut self, snapshot: &Snapshot) {
+        self.mirror.replace(snapshot);
+        self.compare_again();
+    }
+
+    /// All places are to be compared.
+    pub(super) fn compare_again(&mut self) {
         self.troubles.clear();
-        for key in ours.into_iter().chain(wanted) {
+        let wanted: Vec<_> = self.entries.keys().cloned().collect();
+        for key in self.mirror.ours().into_iter().chain(wanted) {
             self.mark(key, Cause::Seen);
         }
     }
 
     /// Takes changes of the database: the places that they are about are to be compared.
-    pub fn follow(&mut self, changes: &[RowChange]) {
+    pub(super) fn follow(&mut self, changes: &[RowChange]) {
         for key in self.mirror.apply(changes) {
             if let Key::Bridge(name) = &key {
-                self.mark_waiting(name.clone());
+                self.mark_waiting(name);
             }
             self.mark(key, Cause::Seen);
         }
         for change in changes {
-            match &***change.table() {
+            match &**change.table() {
                 "Interface" => {
                     // Its name may be wanted in another port.
-                    let port = string(change.row(), "name").and_then(|name| self.interfaces.get(name));
+                    let port =
+                        string(change.row(), "name").and_then(|name| self.interfaces.get(name));
                     if let Some(port) = port {
                         self.mark(Key::Port(Arc::clone(port)), Cause::Seen);
                     }
@@ -230,7 +226,7 @@ impl Desired {
             self.owners.entry(owner.clone()).or_default().push(key.clone());
         }
         let unchanged = |entry: &&mut Entry| entry.item == item;
-        if let Some(entry) = self.entries.get_mut(&key).as_mut().filter(unchanged) {
+        if let Some(entry) = self.entries.get_mut(&key).filter(unchanged) {
             entry.owners.extend(owners);
             if self.troubles.contains_key(&key) {
                 self.mark(key, Cause::Wanted);
@@ -267,8 +263,8 @@ impl Desired {
     }
 
     /// Marks ports that wait for a bridge.
-    fn mark_waiting(&mut self, name: Arc<str>) {
-        let waits = |trouble: &Trouble| matches!(trouble, Trouble::NoBridge { bridge, .. } if **bridge == *name);
+    fn mark_waiting(&mut self, name: &str) {
+        let waits = |trouble: &Trouble| matches!(trouble, Trouble::NoBridge { bridge, .. } if bridge == name);
         let waiting = self.troubles.iter().filter(|(_, trouble)| waits(trouble));
         for key in waiting.map(|(key, _)| key.clone()).collect::<Vec<_>>() {
             self.mark(key, Cause::Wanted);

@@ -7,24 +7,34 @@
 use super::desired::{Cause, Desired, Entry};
 use super::error::Trouble;
 use super::item::{Item, Key};
-use super::mirror::{Mirror, has, references};
+use super::mirror::{Mirror, references};
 use super::ownership::{Ownership, external_id, string, text};
 use super::plan::SettingColumn;
 use super::wants::{RowDiff, Wants};
+use osier_ovsdb::error::OperationError;
 use osier_ovsdb::op::{Mutator, Until};
 use osier_ovsdb::{Atom, Condition, Fields, Mutation, Operation, Row, Transaction, Uuid, Value};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// A transaction that makes places as wanted.
 #[derive(Debug)]
-pub struct Batch {
+pub(super) struct Batch {
     pub(super) transaction: Transaction,
     /// The place that each operation is for, if it is for one.
     pub(super) origins: Vec<Option<Key>>,
-    pub(super) places: Vec<(Key, Cause)>,
+    pub(super) places: Vec<Place>,
     pub(super) effects: Effects,
+}
+
+/// A place that a batch changes.
+#[derive(Debug, Clone)]
+pub(super) struct Place {
+    pub(super) key: Key,
+    pub(super) cause: Cause,
+    /// Whether somebody else made it differ.
+    pub(super) repair: bool,
 }
 
 /// What a batch does, for counting.
@@ -33,7 +43,6 @@ pub(super) struct Effects {
     pub(super) inserted: u64,
     pub(super) updated: u64,
     pub(super) deleted: u64,
-    pub(super) repaired: u64,
 }
 
 /// Why a place cannot be made as wanted.
@@ -70,21 +79,12 @@ struct Settings {
     record: Option<BTreeSet<String>>,
 }
 
-// === impl Batch ===
-
-impl Batch {
-    /// The operations.
-    pub fn transaction(&self) -> &Transaction {
-        &self.transaction
-    }
-}
-
 // === impl Desired ===
 
 impl Desired {
     /// The operations for up to `most` marked places that `ready` accepts; their marks go. `None`
     /// if nothing differs.
-    pub fn batch(&mut self, most: usize, mut ready: impl FnMut(&Self, &str) -> bool) -> Option<Batch> {
+    pub(super) fn batch(&mut self, most: usize, ready: impl Fn(&Key) -> bool) -> Option<Batch> {
         let marked: Vec<_> = self.marked.iter().map(|(key, cause)| (key.clone(), *cause)).collect();
         let (mut places, mut obstacles, mut settled) = (Vec::new(), Vec::new(), Vec::new());
         let mut build = Build::new(self);
@@ -92,7 +92,7 @@ impl Desired {
             if places.len() >= most {
                 break;
             }
-            if !ready(self, &key.to_string()) {
+            if !ready(&key) {
                 continue;
             }
             let before = build.effects;
@@ -101,11 +101,8 @@ impl Desired {
                 Err(obstacle) => obstacles.push((key, obstacle)),
                 Ok(()) if build.effects == before => settled.push(key),
                 Ok(()) => {
-                    let entry = self.entries.get(&key);
-                    if cause == Cause::Seen && entry.is_none_or(|entry| entry.settled) {
-                        build.effects.repaired += 1;
-                    }
-                    places.push((key, cause));
+                    let settled = self.entries.get(&key).is_none_or(|entry| entry.settled);
+                    places.push(Place { key, cause, repair: settled && cause == Cause::Seen });
                 }
             }
         }
@@ -120,10 +117,28 @@ impl Desired {
             self.marked.remove(&key);
             self.obstruct(key, obstacle);
         }
-        for (key, _) in batch.iter().flat_map(|batch| &batch.places) {
-            self.marked.remove(key);
+        for place in batch.iter().flat_map(|batch| &batch.places) {
+            self.marked.remove(&place.key);
         }
         batch
+    }
+
+    /// The batch was not done: its places differ as before.
+    pub(super) fn undone(&mut self, batch: Batch) {
+        for place in batch.places {
+            self.mark(place.key, place.cause);
+        }
+    }
+
+    /// The database will not have what is wanted in a place.
+    pub(super) fn refuse(&mut self, key: &Key, error: &OperationError) {
+        let (owner, place) = (self.owner(key), key.to_string());
+        self.marked.remove(key);
+        if let Some(entry) = self.entries.get_mut(key) {
+            entry.settled = false;
+        }
+        let trouble = Trouble::Refused { owner, place, error: error.clone() };
+        self.troubles.insert(key.clone(), Arc::new(trouble));
     }
 
     fn obstruct(&mut self, key: Key, obstacle: Obstacle) {
@@ -197,7 +212,9 @@ impl<'a> Build<'a> {
                 self.new_bridges.insert(Arc::clone(name), (Key::Bridge(Arc::clone(name)), fields));
                 self.effects.inserted += 1;
             }
-            Some(row) if self.mirror.is_ours(row) => self.update(row, wants.diff(row, self.ownership)),
+            Some(row) if self.mirror.is_ours(row) => {
+                self.update(row, wants.diff(row, self.ownership));
+            }
             Some(row) => return Err(foreign("Bridge", name, row)),
         }
         Ok(())
@@ -205,7 +222,8 @@ impl<'a> Build<'a> {
 
     /// A bridge takes its ports along, so none may be of others, or wanted.
     fn remove_bridge(&mut self, name: &Arc<str>) -> Result<(), Obstacle> {
-        let Some(row) = self.mirror.bridges.named(name).filter(|row| self.mirror.is_ours(row)) else {
+        let Some(row) = self.mirror.bridges.named(name).filter(|row| self.mirror.is_ours(row))
+        else {
             return Ok(());
         };
         for port in references(row, "ports").filter_map(|port| self.mirror.ports.get(port)) {
@@ -219,6 +237,10 @@ impl<'a> Build<'a> {
         self.gone_bridges.insert(row.uuid());
         self.effects.deleted += 1;
         Ok(())
+    }
+
+    pub(super) fn is_wanted(&self, key: &Key) -> bool {
+        self.entries.contains_key(key)
     }
 
     /// Whether there is a bridge of this name, behind what is done so far.
@@ -326,7 +348,7 @@ impl<'a> Build<'a> {
     }
 
     /// The transaction. Bridges come behind their ports, and the switch's row behind its bridges.
-    fn finish(mut self, places: Vec<(Key, Cause)>) -> Option<Batch> {
+    fn finish(mut self, places: Vec<Place>) -> Option<Batch> {
         if places.is_empty() {
             return None;
         }
@@ -402,7 +424,12 @@ impl<'a> Build<'a> {
             row.push(("bridges".into(), Value::set(new_bridges)));
             let maps = new.into_iter();
             row.extend(maps.map(|(column, pairs)| (column.as_str().into(), Value::map(pairs))));
-            self.push(Operation::Insert { table: "Open_vSwitch".into(), row, name: None, uuid: None });
+            self.push(Operation::Insert {
+                table: "Open_vSwitch".into(),
+                row,
+                name: None,
+                uuid: None,
+            });
             return;
         };
         let mut diff = RowDiff::default();
@@ -416,7 +443,12 @@ impl<'a> Build<'a> {
         for column in [SettingColumn::OtherConfig, SettingColumn::ExternalIds] {
             let (new, gone) = (new.remove(&column), gone.remove(&column));
             let name = column.as_str();
-            diff.change_map(name, root.get(name), gone.unwrap_or_default(), new.unwrap_or_default());
+            diff.change_map(
+                name,
+                root.get(name),
+                gone.unwrap_or_default(),
+                new.unwrap_or_default(),
+            );
         }
         let (column, value) = ("next_cfg".into(), 1.into());
         diff.mutations.push(Mutation { column, mutator: Mutator::Add, value });

@@ -1,10 +1,11 @@
 //! The operations for a port and all that hangs on it: interfaces, QoS and queues.
 
 use super::diff::{Build, Obstacle, foreign};
-use super::item::{PortItem, QosItem};
+use super::item::{Key, PortItem, QosItem};
 use super::mirror::{has, references};
-use super::wants::{RowDiff, Wants};
-use osier_ovsdb::{Atom, Mutation, Row, Uuid, Value};
+use super::ownership::string;
+use super::wants::Wants;
+use osier_ovsdb::{Atom, Row, Uuid, Value};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -18,8 +19,7 @@ impl Build<'_> {
         }
         for (interface, _) in &port.interfaces {
             if let Some(held) = mirror.interfaces.named(interface)
-                && !mirror.is_ours(held)
-                && !mirror.holder(held.uuid()).is_some_and(|holder| mirror.is_ours(holder))
+                && !mirror.is_ours(mirror.holder(held.uuid()).unwrap_or(held))
             {
                 return Err(foreign("Interface", interface, held));
             }
@@ -32,17 +32,16 @@ impl Build<'_> {
         });
         let interfaces = Value::set(interfaces.collect::<Vec<_>>());
         let qos = self.put_qos(name, row.map(|row| &**row), port.qos.as_ref());
-        match row {
-            Some(row) => self.update_port(row, port, interfaces, qos),
-            None => {
-                let mut fields = port.wants.fields();
-                fields.push(("name".into(), (&**name).into()));
-                fields.push(("interfaces".into(), interfaces));
-                fields.extend(qos.map(|qos| ("qos".into(), qos)));
-                let inserted = self.insert("Port", fields);
-                self.attach(&port.bridge, inserted);
-            }
+        if let Some(row) = row {
+            self.update_port(row, port, interfaces, qos);
+            return Ok(());
         }
+        let mut fields = port.wants.fields();
+        fields.push(("name".into(), (&**name).into()));
+        fields.push(("interfaces".into(), interfaces));
+        fields.extend(qos.map(|qos| ("qos".into(), qos)));
+        let inserted = self.insert("Port", fields);
+        self.attach(&port.bridge, inserted);
         Ok(())
     }
 
@@ -72,14 +71,11 @@ impl Build<'_> {
             return self.insert("Interface", fields);
         };
         self.update(row, wants.diff(row, self.ownership));
-        if let Some(holder) = mirror.holder(row.uuid()).filter(|held| Some(held.uuid()) != port) {
-            let mutations = vec![Mutation::delete("interfaces", row.uuid())];
-            // A port that nobody wants goes as a whole: it must not be left without an interface.
-            if references(holder, "interfaces").count() > 1 {
-                self.update(holder, RowDiff { mutations, ..RowDiff::default() });
-            } else {
-                self.detach(holder.uuid(), None);
-            }
+        // A wanted port lets go of it by itself; a port that nobody wants goes now, as a whole.
+        if let Some(holder) = mirror.holder(row.uuid()).filter(|held| Some(held.uuid()) != port)
+            && !string(holder, "name").is_some_and(|name| self.is_wanted(&Key::Port(name.into())))
+        {
+            self.detach(holder.uuid(), None);
         }
         Atom::Uuid(row.uuid())
     }
@@ -109,7 +105,9 @@ impl Build<'_> {
         let mut queues = Vec::with_capacity(qos.queues.len());
         for (number, wants) in &qos.queues {
             let queue = match held.and_then(|held| held.get(&Atom::Integer(*number))) {
-                Some(Atom::Uuid(queue)) if tagged.queues.contains(queue) => mirror.queues.get(*queue),
+                Some(Atom::Uuid(queue)) if tagged.queues.contains(queue) => {
+                    mirror.queues.get(*queue)
+                }
                 _ => None,
             };
             let queue = match queue {
@@ -124,22 +122,17 @@ impl Build<'_> {
         }
         let queues = Value::map(queues);
         self.delete_tagged(name, &kept);
-        let reference = match row {
-            Some(row) => {
-                let mut diff = qos.wants.diff(row, self.ownership);
-                if held != Some(&queues) {
-                    diff.update.push(("queues".into(), queues));
-                }
-                self.update(row, diff);
-                Atom::Uuid(row.uuid())
-            }
-            None => {
-                let mut fields = qos.wants.fields();
-                fields.push(("queues".into(), queues));
-                self.insert("QoS", fields)
-            }
+        let Some(row) = row else {
+            let mut fields = qos.wants.fields();
+            fields.push(("queues".into(), queues));
+            return Some(self.insert("QoS", fields).into());
         };
-        Some(reference.into())
+        let mut diff = qos.wants.diff(row, self.ownership);
+        if held != Some(&queues) {
+            diff.update.push(("queues".into(), queues));
+        }
+        self.update(row, diff);
+        Some(row.uuid().into())
     }
 
     /// Deletes QoS and queues that are for a port.

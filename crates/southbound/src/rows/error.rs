@@ -21,7 +21,9 @@ pub enum PutError {
         place: String,
     },
     /// Two ports want one interface.
-    #[error("{owner} wants interface {interface:?} in port {port:?}, but it is wanted in {other:?}")]
+    #[error(
+        "{owner} wants interface {interface:?} in port {port:?}, but it is wanted in {other:?}"
+    )]
     InterfaceClash {
         /// Who wants it.
         owner: Owner,
@@ -92,7 +94,9 @@ pub enum Trouble {
         row: Uuid,
     },
     /// Somebody else set the key to another value. It is set when that one goes.
-    #[error("{owner} wants {place} to be {wanted:?}, but somebody else made it {found:?} (row {row})")]
+    #[error(
+        "{owner} wants {place} to be {wanted:?}, but somebody else made it {found:?} (row {row})"
+    )]
     Taken {
         /// Who wants it.
         owner: Owner,

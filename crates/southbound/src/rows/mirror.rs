@@ -19,12 +19,10 @@ pub fn monitor() -> Monitor {
     let monitor = columns(Monitor::new(), "Open_vSwitch", &["bridges", "cur_cfg", "next_cfg"]);
     let bridge = ["name", "ports", "datapath_type", "fail_mode", "protocols"];
     let monitor = columns(monitor, "Bridge", &bridge);
-    let port =
-        ["name", "interfaces", "qos", "tag", "trunks", "vlan_mode", "bond_mode", "lacp"];
+    let port = ["name", "interfaces", "qos", "tag", "trunks", "vlan_mode", "bond_mode", "lacp"];
     let monitor = columns(monitor, "Port", &port);
-    let interface = [
-        "name", "type", "options", "ofport_request", "mtu_request", "mac", "ofport", "error",
-    ];
+    let interface =
+        ["name", "type", "options", "ofport_request", "mtu_request", "mac", "ofport", "error"];
     let monitor = columns(monitor, "Interface", &interface);
     let monitor = columns(monitor, "QoS", &["type", "queues"]);
     columns(monitor, "Queue", &["dscp"])
@@ -111,8 +109,8 @@ impl Mirror {
         }
     }
 
-    /// Forgets all rows and takes these. Tells the places of all that is ours.
-    pub(super) fn replace(&mut self, snapshot: &Snapshot) -> Vec<Key> {
+    /// Forgets all rows and takes these.
+    pub(super) fn replace(&mut self, snapshot: &Snapshot) {
         let ours = std::mem::take(&mut self.ours);
         *self = Self::new(self.ownership.clone());
         for table in ["Open_vSwitch", "Bridge", "Port", "Interface", "QoS", "Queue"] {
@@ -123,6 +121,10 @@ impl Mirror {
                 self.add(row);
             }
         }
+    }
+
+    /// The places of all that is ours.
+    pub(super) fn ours(&self) -> Vec<Key> {
         let bridges = self.bridges.rows().filter(|row| self.is_ours(row));
         let bridges = bridges.filter_map(|row| Some(Key::Bridge(string(row, "name")?.into())));
         let ports = self.ports.rows().filter(|row| self.is_ours(row));
@@ -195,7 +197,7 @@ impl Mirror {
         if gone {
             self.ours.remove(&row.uuid());
         }
-        match &***row.table() {
+        match &**row.table() {
             "Open_vSwitch" => self.root = None,
             "Bridge" => self.bridges.remove(row),
             "Port" => {
@@ -223,7 +225,7 @@ impl Mirror {
         if self.ownership.marks(row) {
             self.ours.insert(row.uuid());
         }
-        match &***row.table() {
+        match &**row.table() {
             "Open_vSwitch" => self.root = Some(Arc::clone(row)),
             "Bridge" => self.bridges.add(row),
             "Port" => {
@@ -266,7 +268,7 @@ impl Mirror {
     /// The places that a row is about.
     fn places(&self, row: &Row, places: &mut Vec<Key>) {
         let name = || string(row, "name").map(Arc::from);
-        match &***row.table() {
+        match &**row.table() {
             "Open_vSwitch" => places.extend(self.recorded_settings()),
             "Bridge" => places.extend(name().map(Key::Bridge)),
             "Port" => places.extend(name().map(Key::Port)),

@@ -144,9 +144,8 @@ impl Wants {
                 let ours = keys.filter(|key| ownership.is_prefixed(key));
                 gone.extend(ours.filter(|key| self.wanted(pairs, key).is_none()).cloned());
             }
-            let differs = |(key, value): &&(Atom, Atom)| {
-                held.and_then(|held| held.get(key)) != Some(value)
-            };
+            let differs =
+                |(key, value): &&(Atom, Atom)| held.and_then(|held| held.get(key)) != Some(value);
             let new: Vec<_> = pairs.iter().filter(differs).cloned().collect();
             gone.extend(new.iter().map(|(key, _)| key.clone()));
             diff.change_map(column, held, gone, new);
