@@ -160,6 +160,9 @@ pub(super) fn parse_nat(text: &str) -> Result<Nat, ParseError> {
             key => return Err(ParseError::new(format!("nat has no {key:?}"))),
         }
     }
+    if nat.kind.is_none() && (nat.persistent || nat.hash || nat.random) {
+        return Err(ParseError::new("nat: persistent, hash and random need src or dst"));
+    }
     Ok(nat)
 }
 
@@ -196,4 +199,18 @@ fn take_address(text: &str) -> Result<(IpAddr, &str), ParseError> {
     let end = text.find(ends).unwrap_or(text.len());
     let (address, rest) = text.split_at(end);
     Ok((address.parse().map_err(|_| bad(address))?, rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn how_to_choose_needs_something_to_choose() {
+        // Found by fuzzing: what was read so printed as another action.
+        let e = parse_nat("persistent").unwrap_err();
+        assert_eq!(e.to_string(), "nat: persistent, hash and random need src or dst");
+        assert_eq!(parse_nat(""), Ok(Nat::default()));
+        assert!(parse_nat("src=10.0.0.1,persistent").unwrap().persistent);
+    }
 }
