@@ -166,7 +166,9 @@ impl<'a> Run<'a> {
         };
         let key = (Arc::clone(&table.name), uuid);
         let mut row = layout.default_row(uuid);
-        if self.tables[&table.name].contains_key(&uuid) || self.deleted.contains(&key) {
+        let revived =
+            self.deleted.contains(&key) && self.database.tables[&table.name].contains_key(&uuid);
+        if revived || self.tables[&table.name].contains_key(&uuid) {
             let details = "This UUID would duplicate a UUID already present within the table or deleted within the same transaction.";
             return Err(Failure::new("duplicate uuid", details).into());
         }
