@@ -78,7 +78,7 @@ fn ofp_print(bytes: &[u8]) -> String {
 const WIDE: &str = "a pair of registers where we write one";
 
 /// Messages that Open vSwitch writes in other bytes than we do, and why.
-const NOT_CANONICAL: [(&str, &str); 12] = [
+const NOT_CANONICAL: [(&str, &str); 13] = [
     ("add-flow 0", WIDE),
     ("dump-flows 1", WIDE),
     ("dump-meters 1", "a burst size that nobody asked for"),
@@ -91,6 +91,7 @@ const NOT_CANONICAL: [(&str, &str); 12] = [
     ("packet-in2 9", WIDE),
     ("packet-in2 10", WIDE),
     ("packet-out 0", WIDE),
+    ("request-forward 4", "a burst size that nobody asked for"),
 ];
 
 #[test]
@@ -197,7 +198,7 @@ fn errors_have_the_names_of_open_vswitch() {
 
 #[test]
 fn unknown_messages_survive() {
-    for kind in [22, 23, 31, 32, 35, 99, 255] {
+    for kind in [22, 23, 31, 35, 99, 255] {
         let bytes = [6, kind, 0, 12, 0, 0, 0, 9, 1, 2, 3, 4];
         let (xid, message) = Message::decode(&bytes).unwrap();
         assert_eq!(message, Message::Unknown { kind, body: vec![1, 2, 3, 4] });

@@ -437,6 +437,10 @@ fn handshake() -> impl Strategy<Value = Message> {
             let reason = RoleReason::Config;
             Message::RoleStatus(RoleStatus { role, reason, generation_id })
         }),
+        (any::<u32>(), meter()).prop_map(|(xid, meter)| {
+            let request = Box::new(Message::MeterMod(MeterMod::add(meter)));
+            Message::RequestForward(RequestForward { xid, request })
+        }),
         (masks(), masks()).prop_map(|(secondary, primary)| {
             Message::SetAsync(AsyncConfig { secondary, primary })
         }),

@@ -23,6 +23,7 @@ mod multipart;
 mod packet_in;
 mod packet_in2;
 mod packet_out;
+mod request_forward;
 mod role;
 mod switch;
 mod table;
@@ -45,6 +46,7 @@ pub use multipart::{
 pub use packet_in::PacketIn;
 pub use packet_in2::{PacketIn2, PacketInFormat};
 pub use packet_out::PacketOut;
+pub use request_forward::RequestForward;
 pub use role::{Role, RoleReason, RoleRequest, RoleStatus};
 pub use switch::{Capabilities, ConfigFlags, Features, SwitchConfig};
 pub use table::{Eviction, TableConfig, TableMod, TableProperties, Vacancy};
@@ -87,6 +89,7 @@ pub(crate) mod kind {
     pub(crate) const SET_ASYNC: u8 = 28;
     pub(crate) const METER_MOD: u8 = 29;
     pub(crate) const ROLE_STATUS: u8 = 30;
+    pub(crate) const REQUEST_FORWARD: u8 = 32;
     pub(crate) const BUNDLE_CONTROL: u8 = 33;
     pub(crate) const BUNDLE_ADD_MESSAGE: u8 = 34;
 }
@@ -155,6 +158,8 @@ pub enum Message {
     RoleReply(RoleRequest),
     /// The switch changed the role.
     RoleStatus(RoleStatus),
+    /// What another controller did to groups and meters.
+    RequestForward(RequestForward),
     /// Asks which messages come unasked.
     GetAsyncRequest,
     /// Which messages come unasked.
@@ -225,6 +230,7 @@ impl Message {
             Self::RoleRequest(_) => kind::ROLE_REQUEST,
             Self::RoleReply(_) => kind::ROLE_REPLY,
             Self::RoleStatus(_) => kind::ROLE_STATUS,
+            Self::RequestForward(_) => kind::REQUEST_FORWARD,
             Self::GetAsyncRequest => kind::GET_ASYNC_REQUEST,
             Self::GetAsyncReply(_) => kind::GET_ASYNC_REPLY,
             Self::SetAsync(_) => kind::SET_ASYNC,
@@ -265,6 +271,7 @@ impl Message {
             Self::MultipartReply(m) => m.encode(w)?,
             Self::RoleRequest(m) | Self::RoleReply(m) => m.encode(w),
             Self::RoleStatus(m) => m.encode(w),
+            Self::RequestForward(m) => m.encode(w)?,
             Self::GetAsyncReply(m) | Self::SetAsync(m) => m.encode(w)?,
             Self::BundleControl(m) => m.encode(w),
             Self::BundleAdd(m) => m.encode(xid, w)?,
@@ -321,6 +328,7 @@ impl Message {
             kind::ROLE_REQUEST => Self::RoleRequest(RoleRequest::decode(r)?),
             kind::ROLE_REPLY => Self::RoleReply(RoleRequest::decode(r)?),
             kind::ROLE_STATUS => Self::RoleStatus(RoleStatus::decode(r)?),
+            kind::REQUEST_FORWARD => Self::RequestForward(RequestForward::decode(r)?),
             kind::GET_ASYNC_REQUEST => Self::GetAsyncRequest,
             kind::GET_ASYNC_REPLY => Self::GetAsyncReply(AsyncConfig::decode(r)?),
             kind::SET_ASYNC => Self::SetAsync(AsyncConfig::decode(r)?),

@@ -3,8 +3,8 @@
 
 use crate::message::{Header, VERSION, kind};
 
-/// `OFPT_TABLE_STATUS`, `OFPT_REQUESTFORWARD`, `OFPT_CONTROLLER_STATUS`: news without a type of ours.
-const OTHER_NEWS: [u8; 3] = [31, 32, 35];
+/// `OFPT_TABLE_STATUS`, `OFPT_CONTROLLER_STATUS`: news without a type of ours.
+const OTHER_NEWS: [u8; 2] = [31, 35];
 /// Multipart type of flow monitors, whose updates come unasked as replies (7.3.5.20).
 const FLOW_MONITOR: u16 = 16;
 /// `OFPMPF_REPLY_MORE`.
@@ -64,7 +64,9 @@ pub(super) fn role(header: Header, message: &[u8]) -> Role {
         kind::ERROR => Role::Error,
         kind::ECHO_REQUEST => Role::EchoRequest,
         kind::PACKET_IN => Role::Packet,
-        kind::FLOW_REMOVED | kind::PORT_STATUS | kind::ROLE_STATUS => Role::News,
+        kind::FLOW_REMOVED | kind::PORT_STATUS | kind::ROLE_STATUS | kind::REQUEST_FORWARD => {
+            Role::News
+        }
         news if OTHER_NEWS.contains(&news) => Role::News,
         kind::MULTIPART_REPLY => match (u16_at(message, 8), u16_at(message, 10)) {
             (Some(FLOW_MONITOR), _) if header.xid == 0 => Role::News,
