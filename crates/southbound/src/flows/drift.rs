@@ -11,9 +11,6 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
-/// `OFPT_REQUESTFORWARD`: what another controller asked of groups and meters (7.4.6).
-const REQUEST_FORWARD: u8 = 32;
-
 /// How often each place was taken from us lately, so that two who want the same do not fight
 /// forever.
 #[derive(Debug, Default)]
@@ -70,7 +67,7 @@ impl Driver {
                 }
                 _ => false,
             },
-            Message::Unknown { kind: REQUEST_FORWARD, body } => self.forwarded(&body),
+            Message::RequestForward(forward) => self.forwarded(&forward.request),
             Message::Error(error) => {
                 debug!(%error, "an error about nothing that is waited for");
                 false
@@ -101,18 +98,18 @@ impl Driver {
     }
 
     /// Somebody else changed a group or a meter, perhaps one of ours.
-    fn forwarded(&mut self, request: &[u8]) -> bool {
+    fn forwarded(&mut self, request: &Message) -> bool {
         let ownership = &self.desired.ownership;
-        match Message::decode(request) {
-            Ok((_, Message::GroupMod(change))) => {
+        match request {
+            Message::GroupMod(change) => {
                 let id = change.group.id;
                 self.doubt.groups |= id == ALL_GROUPS || ownership.groups.contains(&id);
             }
-            Ok((_, Message::MeterMod(change))) => {
+            Message::MeterMod(change) => {
                 let id = change.meter.id;
                 self.doubt.meters |= id == ALL_METERS || ownership.meters.contains(&id);
             }
-            _ => (self.doubt.groups, self.doubt.meters) = (true, true),
+            _ => {}
         }
         self.doubt.groups || self.doubt.meters
     }

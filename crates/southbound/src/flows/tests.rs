@@ -388,9 +388,11 @@ impl World {
             let refused = self.desired.refused.values().count();
             assert_eq!(refused, 0);
             assert_eq!(self.switch, self.model.switch(&self.switch.others()));
-            let in_conflict = self.switch.others().into_iter().filter(|flow| {
-                self.desired.flows().any(|wanted| key(wanted) == key(flow))
-            });
+            let in_conflict = self
+                .switch
+                .others()
+                .into_iter()
+                .filter(|flow| self.desired.flows().any(|wanted| key(wanted) == key(flow)));
             assert_eq!(self.desired.conflicts.len(), in_conflict.count());
         }
         // Settled means settled: what is equal is not sent again.
