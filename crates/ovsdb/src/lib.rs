@@ -3,8 +3,8 @@
 //! The pure half knows bytes and values: [`value`] and its JSON ([`frame`] finds messages, [`rpc`]
 //! reads them), [`op`]erations, [`schema`]s, row [`delta`]s, the [`cache`], typed [`rows`], and the
 //! [`text`] that `ovs-vsctl` prints. The tokio half (feature `session`) speaks to servers:
-//! [`session`] follows a database and runs transactions, [`unixctl`] is the `ovs-appctl` protocol.
-//! An in-memory [`server`] (feature `server`) is for fault tests. Nothing here knows what a bridge
+//! `session` follows a database and runs transactions, [`unixctl`] is the `ovs-appctl` protocol.
+//! An in-memory `server` (its own feature) is for fault tests. Nothing here knows what a bridge
 //! is for.
 
 pub mod cache;
