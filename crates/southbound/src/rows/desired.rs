@@ -142,7 +142,9 @@ impl Desired {
                 self.release(key);
             }
         }
-        Ok(places.into_iter().collect())
+        let mut places: Vec<_> = places.into_iter().collect();
+        places.sort_unstable();
+        Ok(places)
     }
 
     /// Marks a place.

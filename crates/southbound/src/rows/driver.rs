@@ -37,8 +37,8 @@ pub struct Options {
     pub patience: Duration,
     /// How many places one transaction may change.
     pub batch: usize,
-    /// Whether to begin paused, so that rows of an earlier process are not taken for unwanted
-    /// before the plans are known.
+    /// Whether to begin paused, and change nothing before `resume`: rows of an earlier process are
+    /// not unwanted because nobody has said yet that they are wanted.
     pub paused: bool,
 }
 
@@ -49,7 +49,7 @@ impl Default for Options {
             wait: Wait::default(),
             patience: Duration::from_secs(30),
             batch: 50_000,
-            paused: false,
+            paused: true,
         }
     }
 }

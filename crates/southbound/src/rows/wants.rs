@@ -142,7 +142,7 @@ impl Wants {
             if *column == "external_ids" {
                 let keys = held.into_iter().flat_map(Value::pairs).map(|(key, _)| key);
                 let ours = keys.filter(|key| ownership.is_prefixed(key));
-                gone.extend(ours.filter(|key| self.wanted(pairs, key).is_none()).cloned());
+                gone.extend(ours.filter(|key| wanted(pairs, key).is_none()).cloned());
             }
             let differs =
                 |(key, value): &&(Atom, Atom)| held.and_then(|held| held.get(key)) != Some(value);
@@ -153,16 +153,11 @@ impl Wants {
         diff
     }
 
-    fn wanted<'a>(&self, pairs: &'a [(Atom, Atom)], key: &Atom) -> Option<&'a Atom> {
-        let at = pairs.binary_search_by(|(held, _)| held.cmp(key)).ok()?;
-        Some(&pairs[at].1)
-    }
-
     /// What the row says is ours, and is not wanted any more.
     fn stale<'a>(&self, row: &'a Row, ownership: &Ownership) -> Vec<&'a str> {
         let held = ownership.recorded(row);
         let ids = self.maps.iter().find(|(column, _)| *column == "external_ids");
-        let wanted = ids.and_then(|(_, pairs)| self.wanted(pairs, &ownership.names.record));
+        let wanted = ids.and_then(|(_, pairs)| wanted(pairs, &ownership.names.record));
         let wanted = wanted.and_then(text).unwrap_or_default();
         if held == wanted {
             return Vec::new();
@@ -170,6 +165,12 @@ impl Wants {
         let wanted: BTreeSet<_> = wanted.split(' ').collect();
         held.split(' ').filter(|name| !name.is_empty() && !wanted.contains(name)).collect()
     }
+}
+
+/// The value of a key in sorted pairs.
+fn wanted<'a>(pairs: &'a [(Atom, Atom)], key: &Atom) -> Option<&'a Atom> {
+    let at = pairs.binary_search_by(|(held, _)| held.cmp(key)).ok()?;
+    Some(&pairs[at].1)
 }
 
 /// The keys of a column in a list of names.

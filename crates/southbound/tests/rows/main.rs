@@ -1,0 +1,8 @@
+//! The row reconciler against real databases and switches, and against an in-memory server.
+//! `ovs-vsctl` is the oracle.
+
+mod lab;
+mod model;
+mod real;
+mod refusals;
+mod restore;
