@@ -1,0 +1,240 @@
+//! The node's addresses: which are free, which a pod has, which cool down.
+//!
+//! Given out of the node's own blocks, without asking anyone: one of each family. Nothing is
+//! written to disk here: who has what stands in the ports' `external_ids`, and is claimed from
+//! there at start. Time is the caller's.
+
+use ipnet::IpNet;
+use osier_model::{AddressPool, AllocateError, Node};
+use std::net::IpAddr;
+use std::time::Duration;
+use thiserror::Error;
+
+/// Why a pod gets no address. Nothing was given out.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum AddressError {
+    /// The view has no block for this node.
+    #[error("the node has no block of addresses")]
+    NoBlock,
+    /// All blocks of a family are full: the last one's reason.
+    #[error(transparent)]
+    Exhausted(AllocateError),
+    /// A requested one cannot be had.
+    #[error(transparent)]
+    Refused(AllocateError),
+    /// A requested one is of no block of this node.
+    #[error("{address} is in none of this node's blocks: {blocks}")]
+    NotOurs {
+        /// The address.
+        address: IpAddr,
+        /// The blocks.
+        blocks: String,
+    },
+}
+
+/// The pools of the node's blocks.
+#[derive(Debug)]
+pub struct Addresses {
+    pools: Vec<AddressPool>,
+    /// In use, though no block of the node holds them any more, or ever did.
+    strays: Vec<IpAddr>,
+    cool_down: Duration,
+}
+
+// === impl Addresses ===
+
+impl Addresses {
+    /// No blocks yet.
+    pub fn new(cool_down: Duration) -> Self {
+        Self { pools: Vec::new(), strays: Vec::new(), cool_down }
+    }
+
+    /// The node's blocks are these now. What is in use stays in use; a block that is gone takes
+    /// its cooling addresses along.
+    pub fn set_blocks(&mut self, blocks: &[IpNet], in_use: impl IntoIterator<Item = IpAddr>) {
+        self.pools.retain(|pool| blocks.contains(&pool.prefix()));
+        for block in blocks {
+            if !self.pools.iter().any(|pool| pool.prefix() == *block) {
+                let gateway = IpNet::from(Node::gateway_of(*block));
+                self.pools.push(AddressPool::new(*block, &[gateway], self.cool_down));
+            }
+        }
+        self.pools.sort_by_key(|pool| blocks.iter().position(|block| *block == pool.prefix()));
+        self.strays.clear();
+        in_use.into_iter().for_each(|address| self.adopt(address));
+    }
+
+    /// Somebody has this one already, wherever it is from.
+    pub fn adopt(&mut self, address: IpAddr) {
+        let pool = self.pools.iter_mut().find(|pool| pool.prefix().contains(&address));
+        let known = pool.is_some_and(|pool| pool.claim(address).is_ok() || pool.is_used(address));
+        if !known {
+            self.strays.push(address);
+        }
+    }
+
+    /// Gives a pod its addresses: those that are requested, and one of each family that has a
+    /// block and none requested.
+    pub fn allocate(
+        &mut self,
+        requested: &[IpAddr],
+        now: Duration,
+    ) -> Result<Vec<IpAddr>, AddressError> {
+        if self.pools.is_empty() {
+            return Err(AddressError::NoBlock);
+        }
+        let mut given = Vec::new();
+        let result = self.try_allocate(requested, now, &mut given);
+        if result.is_err() {
+            // Nobody has seen them: they need not cool down, but it does no harm.
+            self.release(&given, now);
+        }
+        result.map(|()| {
+            // IPv4 first, as pods and their runtimes expect.
+            given.sort_by_key(IpAddr::is_ipv6);
+            given
+        })
+    }
+
+    fn try_allocate(
+        &mut self,
+        requested: &[IpAddr],
+        now: Duration,
+        given: &mut Vec<IpAddr>,
+    ) -> Result<(), AddressError> {
+        for address in requested {
+            let pool = self.pools.iter_mut().find(|pool| pool.prefix().contains(address));
+            let Some(pool) = pool else {
+                let blocks: Vec<String> =
+                    self.pools.iter().map(|pool| pool.prefix().to_string()).collect();
+                let blocks = blocks.join(", ");
+                return Err(AddressError::NotOurs { address: *address, blocks });
+            };
+            pool.claim(*address).map_err(AddressError::Refused)?;
+            given.push(*address);
+        }
+        for v4 in [true, false] {
+            let family = |address: &IpAddr| address.is_ipv4() == v4;
+            if given.iter().any(family) {
+                continue;
+            }
+            let mut full = None;
+            let pools = self.pools.iter_mut().filter(|pool| family(&pool.prefix().addr()));
+            for pool in pools {
+                match pool.allocate(now) {
+                    Ok(address) => {
+                        given.push(address);
+                        full = None;
+                        break;
+                    }
+                    Err(error) => full = Some(error),
+                }
+            }
+            if let Some(error) = full {
+                return Err(AddressError::Exhausted(error));
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes addresses back; they cool down. Those that are not in use are left as they are.
+    pub fn release(&mut self, addresses: &[IpAddr], now: Duration) {
+        for address in addresses {
+            self.strays.retain(|stray| stray != address);
+            self.pools.iter_mut().for_each(|pool| pool.release(*address, now));
+        }
+    }
+
+    /// The gateway for an address: that of its block.
+    pub fn gateway_of(&self, address: IpAddr) -> Option<IpAddr> {
+        let pool = self.pools.iter().find(|pool| pool.prefix().contains(&address))?;
+        Some(Node::gateway_of(pool.prefix()))
+    }
+
+    /// How many are in use, by block.
+    pub fn used(&self) -> impl Iterator<Item = (IpNet, usize)> {
+        self.pools.iter().map(|pool| (pool.prefix(), pool.used()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COOL: Duration = Duration::from_mins(1);
+    const START: Duration = Duration::ZERO;
+
+    fn addresses(blocks: &[&str]) -> Addresses {
+        let blocks: Vec<IpNet> = blocks.iter().map(|b| b.parse().unwrap()).collect();
+        let mut addresses = Addresses::new(COOL);
+        addresses.set_blocks(&blocks, []);
+        addresses
+    }
+
+    fn text(given: &[IpAddr]) -> Vec<String> {
+        given.iter().map(ToString::to_string).collect()
+    }
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn one_of_each_family_and_never_the_gateway() {
+        let mut pools = addresses(&["fd01:0:0:1::/64", "10.1.1.0/24"]);
+        assert_eq!(text(&pools.allocate(&[], START).unwrap()), ["10.1.1.2", "fd01:0:0:1::2"]);
+        assert_eq!(pools.gateway_of(ip("10.1.1.9")), Some(ip("10.1.1.1")));
+        assert_eq!(pools.gateway_of(ip("10.2.1.9")), None);
+        let refused = pools.allocate(&[ip("10.1.1.1")], START).unwrap_err();
+        assert!(matches!(refused, AddressError::Refused(_)), "{refused}");
+    }
+
+    #[test]
+    fn a_requested_one_is_given_once_and_a_failure_gives_nothing() {
+        let mut pools = addresses(&["10.1.1.0/24", "fd01:0:0:1::/64"]);
+        let wish = [ip("fd01:0:0:1::77")];
+        assert_eq!(text(&pools.allocate(&wish, START).unwrap()), ["10.1.1.2", "fd01:0:0:1::77"]);
+        let error = pools.allocate(&[ip("10.1.1.9"), wish[0]], START).unwrap_err();
+        assert_eq!(error.to_string(), "fd01:0:0:1::77 is in use");
+        assert!(pools.allocate(&[ip("10.1.1.9")], START).is_ok(), "it was given back");
+        let error = pools.allocate(&[ip("10.9.9.9")], START).unwrap_err();
+        assert!(error.to_string().contains("none of this node's blocks: 10.1.1.0/24, fd01"));
+    }
+
+    #[test]
+    fn full_blocks_say_so_and_freed_addresses_cool_down() {
+        let mut pools = addresses(&["10.1.1.0/30"]);
+        let given = pools.allocate(&[], START).unwrap();
+        assert_eq!(text(&given), ["10.1.1.2"]);
+        let error = pools.allocate(&[], START).unwrap_err().to_string();
+        assert_eq!(error, "10.1.1.0/30 has no free address: 1 in use, 0 cooling down");
+        pools.release(&given, START);
+        assert!(pools.allocate(&[], COOL / 2).is_err());
+        assert_eq!(pools.allocate(&[], COOL).unwrap(), given);
+    }
+
+    #[test]
+    fn a_second_block_takes_over_and_a_view_without_blocks_gives_nothing() {
+        let mut pools = addresses(&["10.1.1.0/30"]);
+        let first = pools.allocate(&[], START).unwrap();
+        let blocks = ["10.1.1.0/30".parse().unwrap(), "10.1.2.0/30".parse().unwrap()];
+        pools.set_blocks(&blocks, first.clone());
+        assert_eq!(text(&pools.allocate(&[], START).unwrap()), ["10.1.2.2"]);
+        pools.set_blocks(&blocks[1..], first.clone());
+        pools.set_blocks(&blocks, first);
+        assert!(pools.allocate(&[], START).is_err(), "what was in use is so again");
+        pools.set_blocks(&[], []);
+        assert_eq!(pools.allocate(&[], START).unwrap_err(), AddressError::NoBlock);
+    }
+
+    #[test]
+    fn what_ports_have_is_not_given_again() {
+        let mut pools = addresses(&["10.1.1.0/29"]);
+        for address in ["10.1.1.2", "10.1.1.4", "172.16.0.1"] {
+            pools.adopt(ip(address));
+        }
+        assert_eq!(text(&pools.allocate(&[], START).unwrap()), ["10.1.1.3"]);
+        assert_eq!(text(&pools.allocate(&[], START).unwrap()), ["10.1.1.5"]);
+        assert_eq!(pools.used().next().unwrap().1, 4);
+    }
+}

@@ -1,0 +1,276 @@
+//! The agent's configuration: one TOML file in which everything has a default that works.
+//!
+//! What the whole cluster shares (tunnels, address ranges, other nodes) is not here: that is the
+//! view's. An error names the file and the key.
+
+use osier_model::{InterfaceName, NodeName};
+use serde::Deserialize;
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use thiserror::Error;
+
+/// Where the configuration is unless told otherwise.
+pub const DEFAULT_PATH: &str = "/etc/osier/agent.toml";
+
+/// The longest configuration that is read, in bytes.
+const MAX_FILE: u64 = 1 << 20;
+
+/// What the agent is told about its machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    /// The node's name in the view: the machine's host name.
+    pub node: NodeName,
+    /// The bridge that pods are attached to.
+    pub bridge: InterfaceName,
+    /// Which datapath that bridge has.
+    pub datapath: Datapath,
+    /// The socket of the switch's database.
+    pub ovsdb: PathBuf,
+    /// The directory with the bridges' management sockets.
+    pub ovs_run_dir: PathBuf,
+    /// The socket that the CNI plugin talks to.
+    pub cni_socket: PathBuf,
+    /// The file with the node's view.
+    pub view: PathBuf,
+    /// Where metrics and health are served; `None`: nowhere.
+    pub metrics: Option<SocketAddr>,
+    /// The pods' MTU.
+    pub mtu: Mtu,
+    /// How long a freed address rests before it is given again.
+    pub cool_down: Duration,
+    /// Whether pods get the machine's address where they leave the cluster.
+    pub masquerade: bool,
+}
+
+/// Which datapath the switch uses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Datapath {
+    /// The kernel's.
+    #[default]
+    System,
+    /// The one in `ovs-vswitchd` itself.
+    Netdev,
+}
+
+/// The pods' MTU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mtu {
+    /// That of the interface with the tunnel's address, less what a tunnel adds.
+    Auto,
+    /// This one.
+    Fixed(u16),
+}
+
+/// A configuration that cannot be used.
+#[derive(Debug, Error)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("{} cannot be read", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The file is no configuration; the cause shows the line and the key.
+    #[error("{} is no configuration of the agent", path.display())]
+    Parse {
+        /// The file.
+        path: PathBuf,
+        /// Where and why.
+        source: Box<toml::de::Error>,
+    },
+    /// A value cannot be used.
+    #[error("{}: {key}: {problem}", path.display())]
+    Value {
+        /// The file.
+        path: PathBuf,
+        /// The key.
+        key: &'static str,
+        /// What is wrong, and what would be right.
+        problem: String,
+    },
+}
+
+/// The file as it is written.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct File {
+    node: Option<String>,
+    bridge: Option<String>,
+    datapath: Datapath,
+    ovsdb: Option<PathBuf>,
+    ovs_run_dir: Option<PathBuf>,
+    cni_socket: Option<PathBuf>,
+    state_dir: Option<PathBuf>,
+    view: Option<PathBuf>,
+    metrics: Option<String>,
+    mtu: Option<FileMtu>,
+    cool_down_seconds: Option<u32>,
+    masquerade: Option<bool>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum FileMtu {
+    Number(i64),
+    Word(String),
+}
+
+// === impl Config ===
+
+impl Config {
+    /// Reads a file. Only the default one may be missing: then all defaults hold.
+    pub fn load(path: &Path) -> Result<Self, ConfigError> {
+        let read = std::fs::metadata(path).and_then(|found| match found.len() {
+            0..=MAX_FILE => std::fs::read_to_string(path),
+            size => Err(io::Error::other(format!("{size} bytes, where {MAX_FILE} are allowed"))),
+        });
+        match read {
+            Ok(text) => Self::parse(&text, path),
+            Err(e) if e.kind() == io::ErrorKind::NotFound && path == Path::new(DEFAULT_PATH) => {
+                Self::parse("", path)
+            }
+            Err(source) => Err(ConfigError::Read { path: path.to_owned(), source }),
+        }
+    }
+
+    /// Reads the text of a file; `path` is for errors.
+    pub fn parse(text: &str, path: &Path) -> Result<Self, ConfigError> {
+        let file: File = toml::from_str(text).map_err(|source| ConfigError::Parse {
+            path: path.to_owned(),
+            source: Box::new(source),
+        })?;
+        let wrong = |key, problem| ConfigError::Value { path: path.to_owned(), key, problem };
+        let node = file.node.map_or_else(host_name, Ok).map_err(|e| wrong("node", e))?;
+        let bridge = file.bridge.as_deref().unwrap_or("br-int");
+        let state_dir = file.state_dir.unwrap_or_else(|| "/var/lib/osier".into());
+        let config = Self {
+            node: NodeName::new(&node).map_err(|e| wrong("node", e.to_string()))?,
+            bridge: InterfaceName::new(bridge).map_err(|e| wrong("bridge", e.to_string()))?,
+            datapath: file.datapath,
+            ovsdb: file.ovsdb.unwrap_or_else(|| "/run/openvswitch/db.sock".into()),
+            ovs_run_dir: file.ovs_run_dir.unwrap_or_else(|| "/run/openvswitch".into()),
+            cni_socket: file.cni_socket.unwrap_or_else(|| osier_cni::config::DEFAULT_SOCKET.into()),
+            view: file.view.unwrap_or_else(|| state_dir.join("view.yaml")),
+            metrics: metrics(file.metrics.as_deref()).map_err(|e| wrong("metrics", e))?,
+            mtu: mtu(file.mtu).map_err(|e| wrong("mtu", e))?,
+            cool_down: Duration::from_secs(file.cool_down_seconds.unwrap_or(60).into()),
+            masquerade: file.masquerade.unwrap_or(true),
+        };
+        for (key, value) in [
+            ("ovsdb", &config.ovsdb),
+            ("ovs_run_dir", &config.ovs_run_dir),
+            ("cni_socket", &config.cni_socket),
+            ("view", &config.view),
+        ] {
+            if !value.is_absolute() {
+                let problem = format!("{} is no absolute path", value.display());
+                return Err(wrong(key, problem));
+            }
+        }
+        Ok(config)
+    }
+}
+
+fn host_name() -> Result<String, String> {
+    let name = nix::unistd::gethostname().map_err(|e| format!("the host name is unknown: {e}"))?;
+    name.into_string().map_err(|name| format!("the host name {} is no text", name.display()))
+}
+
+fn metrics(text: Option<&str>) -> Result<Option<SocketAddr>, String> {
+    match text.unwrap_or("127.0.0.1:9476") {
+        "off" => Ok(None),
+        text => text.parse().map(Some).map_err(|_| {
+            format!("{text:?} is neither an address with a port, such as 127.0.0.1:9476, nor off")
+        }),
+    }
+}
+
+fn mtu(value: Option<FileMtu>) -> Result<Mtu, String> {
+    // 1280 is the least that IPv6 works with (RFC 8200, section 5).
+    let wrong = |found: &dyn std::fmt::Display| {
+        Err(format!("{found} is neither \"auto\" nor a number from 1280 to 65535"))
+    };
+    match value {
+        None => Ok(Mtu::Auto),
+        Some(FileMtu::Word(word)) if word == "auto" => Ok(Mtu::Auto),
+        Some(FileMtu::Word(word)) => wrong(&word),
+        Some(FileMtu::Number(number)) => match u16::try_from(number) {
+            Ok(mtu @ 1280..) => Ok(Mtu::Fixed(mtu)),
+            _ => wrong(&number),
+        },
+    }
+}
+
+impl Datapath {
+    /// As the database writes it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::System => "system",
+            Self::Netdev => "netdev",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Config, ConfigError> {
+        Config::parse(text, Path::new("/etc/osier/agent.toml"))
+    }
+
+    #[test]
+    fn nothing_said_works() {
+        let config = parse("node = 'n1'").unwrap();
+        assert_eq!(config.bridge.as_str(), "br-int");
+        assert_eq!(config.cni_socket, Path::new("/run/osier/cni.sock"));
+        assert_eq!(config.view, Path::new("/var/lib/osier/view.yaml"));
+        assert_eq!(config.metrics.unwrap().port(), 9476);
+        assert_eq!((config.mtu, config.datapath), (Mtu::Auto, Datapath::System));
+        assert!(parse("").is_ok(), "the host name is a node's name");
+    }
+
+    #[test]
+    fn everything_said_is_heard() {
+        let config = parse(
+            "node = 'n1'\nbridge = 'ovsbrk8s'\ndatapath = 'netdev'\novsdb = '/a'\n\
+             ovs_run_dir = '/b'\ncni_socket = '/c'\nstate_dir = '/d'\nmetrics = 'off'\n\
+             mtu = 1400\ncool_down_seconds = 5\nmasquerade = false",
+        )
+        .unwrap();
+        assert_eq!((config.mtu, config.metrics), (Mtu::Fixed(1400), None));
+        assert_eq!(config.view, Path::new("/d/view.yaml"));
+        assert_eq!(config.cool_down, Duration::from_secs(5));
+        assert!(!config.masquerade && config.datapath == Datapath::Netdev);
+    }
+
+    #[test]
+    fn errors_name_file_and_key() {
+        for (text, said) in [
+            ("mtu = 100", "mtu: 100 is neither"),
+            ("mtu = 'big'", "mtu: big is neither"),
+            ("metrics = 'localhost'", "metrics: \"localhost\" is neither"),
+            ("bridge = 'a/b'", "bridge: \"a/b\" is no interface name"),
+            ("node = 'a b'", "node: \"a b\" has ' '"),
+            ("view = 'v.yaml'", "view: v.yaml is no absolute path"),
+        ] {
+            let error = parse(text).unwrap_err().to_string();
+            assert!(error.starts_with(&format!("/etc/osier/agent.toml: {said}")), "{error}");
+        }
+        let error = parse("brigde = 'x'").unwrap_err();
+        assert_eq!(error.to_string(), "/etc/osier/agent.toml is no configuration of the agent");
+        let cause = std::error::Error::source(&error).unwrap().to_string();
+        assert!(cause.contains("brigde") && cause.contains("line 1"), "{cause}");
+    }
+
+    #[test]
+    fn only_the_default_file_may_be_missing() {
+        let error = Config::load(Path::new("/nonexistent/agent.toml")).unwrap_err();
+        assert_eq!(error.to_string(), "/nonexistent/agent.toml cannot be read");
+    }
+}

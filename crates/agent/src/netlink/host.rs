@@ -1,0 +1,141 @@
+//! The machine's own side: the gateway's interface, and parameters of interfaces.
+
+use super::exchange::{Netlink, NetlinkError};
+use super::requests;
+use ipnet::IpNet;
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::address::AddressAttribute;
+use netlink_packet_route::link::LinkAttribute;
+use osier_model::Mac;
+use std::net::IpAddr;
+
+/// What an interface of the machine shall be.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct HostInterface {
+    /// Its name.
+    pub name: String,
+    /// Its MTU.
+    pub mtu: u16,
+    /// All of its addresses, but for link-local ones.
+    pub addresses: Vec<IpAddr>,
+    /// Neighbours that need no resolution.
+    pub neighbours: Vec<(IpAddr, Mac)>,
+    /// Routes by those neighbours.
+    pub routes: Vec<HostRoute>,
+}
+
+/// A route of the machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostRoute {
+    /// Where to.
+    pub destination: IpNet,
+    /// By whom.
+    pub via: IpAddr,
+    /// From which address.
+    pub source: Option<IpAddr>,
+}
+
+/// Makes an interface so; what is so already stays. Addresses beyond are taken off. Blocks.
+pub fn set_up_host(interface: &HostInterface) -> Result<(), NetlinkError> {
+    let netlink = Netlink::open()?;
+    let name = &interface.name;
+    let index = index_of(&netlink, name)?;
+    let mut batch = vec![
+        requests::set_link_mtu(name, index, interface.mtu),
+        requests::set_link_up(name, index, None),
+    ];
+    for (found, address) in addresses(&netlink)? {
+        let local = matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local());
+        if found == index && !local && !interface.addresses.contains(&address) {
+            batch.push(requests::delete_address(name, index, address));
+        }
+    }
+    for address in &interface.addresses {
+        batch.push(requests::add_address(name, index, *address));
+    }
+    for (address, mac) in &interface.neighbours {
+        batch.push(requests::add_neighbour(name, index, *address, *mac));
+    }
+    for HostRoute { destination, via, source } in &interface.routes {
+        let to = (destination.network(), destination.prefix_len());
+        batch.push(requests::add_route(name, index, to, *via, *source));
+    }
+    netlink.execute(batch).map(drop)
+}
+
+/// The MTU of the interface that has an address. Blocks.
+pub fn mtu_of_address(address: IpAddr) -> Result<Option<u32>, NetlinkError> {
+    let netlink = Netlink::open()?;
+    let Some((index, _)) = addresses(&netlink)?.into_iter().find(|(_, found)| *found == address)
+    else {
+        return Ok(None);
+    };
+    let told = netlink.execute(vec![requests::get_link_by_index(index)])?;
+    Ok(told.iter().find_map(|message| match message {
+        RouteNetlinkMessage::NewLink(link) => {
+            link.attributes.iter().find_map(|attribute| match attribute {
+                LinkAttribute::Mtu(mtu) => Some(*mtu),
+                _ => None,
+            })
+        }
+        _ => None,
+    }))
+}
+
+/// All addresses with the numbers of their interfaces.
+fn addresses(netlink: &Netlink) -> Result<Vec<(u32, IpAddr)>, NetlinkError> {
+    let mut addresses = Vec::new();
+    for message in netlink.execute(vec![requests::dump_addresses()])? {
+        let RouteNetlinkMessage::NewAddress(found) = message else { continue };
+        let mut own = None;
+        for attribute in &found.attributes {
+            match attribute {
+                // On a link between two ends the other attribute is the peer's.
+                AddressAttribute::Local(address) => own = Some(*address),
+                AddressAttribute::Address(address) => own = own.or(Some(*address)),
+                _ => {}
+            }
+        }
+        addresses.extend(own.map(|address| (found.header.index, address)));
+    }
+    Ok(addresses)
+}
+
+/// The number of an interface in the namespace of the calling thread.
+pub(super) fn index_of(netlink: &Netlink, name: &str) -> Result<u32, NetlinkError> {
+    let missing = || NetlinkError::NoInterface(name.to_owned());
+    let told = match netlink.execute(vec![requests::get_link(name)]) {
+        Err(error) if error.is_missing() => return Err(missing()),
+        told => told?,
+    };
+    let index = told.iter().find_map(|message| match message {
+        RouteNetlinkMessage::NewLink(link) => Some(link.header.index),
+        _ => None,
+    });
+    index.ok_or_else(missing)
+}
+
+/// Keeps the kernel from speaking on an interface that belongs to the switch: it would answer ARP
+/// for any address of the machine, and connections would go around the switch.
+pub(super) fn silence(interface: &str) -> Result<(), NetlinkError> {
+    write_sysctl(&format!("net/ipv4/conf/{interface}/arp_ignore"), "1")?;
+    match write_sysctl(&format!("net/ipv6/conf/{interface}/disable_ipv6"), "1") {
+        // A kernel without IPv6 says nothing in it.
+        Err(NetlinkError::Parameter { source, .. })
+            if source.kind() == std::io::ErrorKind::NotFound =>
+        {
+            Ok(())
+        }
+        result => result,
+    }
+}
+
+/// Sets a parameter of the kernel in the namespace of the calling thread: `net/ipv4/ip_forward`.
+pub fn write_sysctl(name: &str, value: &str) -> Result<(), NetlinkError> {
+    let path = format!("/proc/sys/{name}");
+    std::fs::write(&path, value).map_err(|source| NetlinkError::Parameter {
+        path,
+        value: value.to_owned(),
+        source,
+    })
+}

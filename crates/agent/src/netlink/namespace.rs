@@ -1,0 +1,107 @@
+//! Network namespaces of pods: who they are, and working inside of one.
+
+use nix::sched::{CloneFlags, setns};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::fs::MetadataExt;
+use std::sync::Arc;
+use std::thread;
+use thiserror::Error;
+use tokio::sync::oneshot;
+
+/// A namespace that cannot be used.
+#[derive(Debug, Error)]
+pub enum NamespaceError {
+    /// The path leads nowhere.
+    #[error("the network namespace {path} cannot be opened")]
+    Open {
+        /// The path.
+        path: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// It cannot be entered.
+    #[error("the network namespace {path} cannot be entered")]
+    Enter {
+        /// The path.
+        path: String,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// Which namespace: as long as it exists, no other has these numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NamespaceId {
+    /// The device of its file system.
+    pub device: u64,
+    /// Its inode.
+    pub inode: u64,
+}
+
+/// An open namespace; while it is open it does not go away.
+#[derive(Debug, Clone)]
+pub struct Namespace {
+    path: Arc<str>,
+    file: Arc<File>,
+    id: NamespaceId,
+}
+
+// === impl NamespaceId ===
+
+impl NamespaceId {
+    /// The namespace at a path now, if there is one.
+    pub fn at(path: &str) -> io::Result<Self> {
+        std::fs::metadata(path).map(|found| Self { device: found.dev(), inode: found.ino() })
+    }
+}
+
+// === impl Namespace ===
+
+impl Namespace {
+    /// Opens the namespace at a path.
+    pub fn open(path: &str) -> Result<Self, NamespaceError> {
+        let failed = |source| NamespaceError::Open { path: path.to_owned(), source };
+        let file = File::open(path).map_err(failed)?;
+        let found = file.metadata().map_err(failed)?;
+        let id = NamespaceId { device: found.dev(), inode: found.ino() };
+        Ok(Self { path: path.into(), file: Arc::new(file), id })
+    }
+
+    /// Where it was opened.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Which one it is.
+    pub fn id(&self) -> NamespaceId {
+        self.id
+    }
+
+    pub(super) fn as_raw_fd(&self) -> RawFd {
+        self.file.as_raw_fd()
+    }
+
+    /// Does work inside, on a thread that ends with it.
+    pub(super) async fn within<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, NamespaceError> {
+        let file = Arc::clone(&self.file);
+        let failed = |source| NamespaceError::Enter { path: self.path.to_string(), source };
+        let (reply, done) = oneshot::channel();
+        thread::Builder::new()
+            .name("osier-namespace".to_owned())
+            .spawn(move || {
+                let entered = setns(&*file, CloneFlags::CLONE_NEWNET);
+                // Who asked may be gone.
+                let _ = reply.send(entered.map(|()| work()));
+            })
+            .map_err(failed)?;
+        match done.await {
+            Ok(result) => result.map_err(|e| failed(e.into())),
+            Err(_) => Err(failed(io::Error::other("the work inside panicked"))),
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Inside of a pod's namespace.
+
+use super::exchange::{Netlink, NetlinkError};
+use super::namespace::{Namespace, NamespaceError};
+use super::{host, offload, requests};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::address::AddressAttribute;
+use netlink_packet_route::link::{LinkAttribute, LinkFlags};
+use osier_model::Mac;
+use std::net::IpAddr;
+
+/// The loopback interface has this number in every namespace.
+const LOOPBACK: u32 = 1;
+
+/// What a pod's interface shall be.
+#[derive(Debug, Clone)]
+pub struct PodInterface {
+    /// Its name.
+    pub name: String,
+    /// Its addresses, each with the router for its family.
+    pub addresses: Vec<(IpAddr, IpAddr)>,
+    /// The routers' Ethernet address.
+    pub router: Mac,
+    /// Whether all else goes by the routers.
+    pub default_route: bool,
+    /// Whether checksums must be in packets when they leave the pod.
+    pub full_checksums: bool,
+}
+
+/// What a pod's interface is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PodState {
+    /// Its Ethernet address.
+    pub mac: Option<Mac>,
+    /// Whether it is up.
+    pub up: bool,
+    /// Its addresses, also those that it gave itself.
+    pub addresses: Vec<IpAddr>,
+}
+
+/// Makes the interface ready for use: when this is done, the pod can talk.
+pub async fn set_up_pod(
+    namespace: &Namespace,
+    interface: PodInterface,
+) -> Result<Result<(), NetlinkError>, NamespaceError> {
+    namespace.within(move || set_up(&interface)).await
+}
+
+/// What the interface is now.
+pub async fn inspect(
+    namespace: &Namespace,
+    name: String,
+) -> Result<Result<PodState, NetlinkError>, NamespaceError> {
+    namespace.within(move || state(&name)).await
+}
+
+fn set_up(pod: &PodInterface) -> Result<(), NetlinkError> {
+    let netlink = Netlink::open()?;
+    let name = &pod.name;
+    let index = host::index_of(&netlink, name)?;
+    if pod.full_checksums {
+        offload::disable_transmit_checksums(name).map_err(|source| NetlinkError::Refused {
+            what: format!("switch checksum offload of {name} off"),
+            source,
+        })?;
+    }
+    if pod.addresses.iter().any(|(address, _)| address.is_ipv6()) {
+        // Some runtimes switch it off in namespaces that they make.
+        host::write_sysctl(&format!("net/ipv6/conf/{name}/disable_ipv6"), "0")?;
+    }
+    let mut batch =
+        vec![requests::set_link_up("lo", LOOPBACK, None), requests::set_link_up(name, index, None)];
+    for (address, router) in &pod.addresses {
+        batch.push(requests::add_address(name, index, *address));
+        batch.push(requests::add_neighbour(name, index, *router, pod.router));
+        if pod.default_route {
+            let any = if address.is_ipv4() { [0; 4].into() } else { [0_u16; 8].into() };
+            batch.push(requests::add_route(name, index, (any, 0), *router, None));
+        }
+    }
+    netlink.execute(batch).map(drop)
+}
+
+fn state(name: &str) -> Result<PodState, NetlinkError> {
+    let netlink = Netlink::open()?;
+    let told = match netlink.execute(vec![requests::get_link(name)]) {
+        Err(error) if error.is_missing() => return Err(NetlinkError::NoInterface(name.to_owned())),
+        told => told?,
+    };
+    let link = told.into_iter().find_map(|message| match message {
+        RouteNetlinkMessage::NewLink(link) => Some(link),
+        _ => None,
+    });
+    let link = link.ok_or_else(|| NetlinkError::NoInterface(name.to_owned()))?;
+    let mac = link.attributes.iter().find_map(|attribute| match attribute {
+        LinkAttribute::Address(bytes) => bytes.as_slice().try_into().ok().map(Mac),
+        _ => None,
+    });
+    let mut addresses = Vec::new();
+    for message in netlink.execute(vec![requests::dump_addresses()])? {
+        let RouteNetlinkMessage::NewAddress(found) = message else { continue };
+        if found.header.index == link.header.index {
+            addresses.extend(found.attributes.iter().find_map(|attribute| match attribute {
+                AddressAttribute::Address(address) => Some(*address),
+                _ => None,
+            }));
+        }
+    }
+    Ok(PodState { mac, up: link.header.flags.contains(LinkFlags::Up), addresses })
+}

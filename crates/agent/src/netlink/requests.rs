@@ -1,0 +1,170 @@
+//! The requests that we make, as values.
+
+use super::exchange::Request;
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REPLACE};
+use netlink_packet_route::address::{AddressAttribute, AddressFlags, AddressMessage, AddressScope};
+use netlink_packet_route::link::{
+    InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
+};
+use netlink_packet_route::neighbour::{
+    NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState,
+};
+use netlink_packet_route::route::{
+    RouteAttribute, RouteFlags, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
+};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use osier_model::Mac;
+use std::net::IpAddr;
+use std::os::fd::RawFd;
+
+fn family(address: IpAddr) -> AddressFamily {
+    if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 }
+}
+
+pub(super) fn get_link(name: &str) -> Request {
+    let mut message = LinkMessage::default();
+    message.attributes.push(LinkAttribute::IfName(name.to_owned()));
+    let message = RouteNetlinkMessage::GetLink(message);
+    Request { what: format!("tell of interface {name}"), message, flags: 0 }
+}
+
+pub(super) fn get_link_by_index(index: u32) -> Request {
+    let mut message = LinkMessage::default();
+    message.header.index = index;
+    let message = RouteNetlinkMessage::GetLink(message);
+    Request { what: format!("tell of interface number {index}"), message, flags: 0 }
+}
+
+pub(super) fn dump_addresses() -> Request {
+    let message = RouteNetlinkMessage::GetAddress(AddressMessage::default());
+    Request { what: "list addresses".to_owned(), message, flags: NLM_F_DUMP }
+}
+
+pub(super) fn delete_link(name: &str) -> Request {
+    let mut message = LinkMessage::default();
+    message.attributes.push(LinkAttribute::IfName(name.to_owned()));
+    let message = RouteNetlinkMessage::DelLink(message);
+    Request { what: format!("delete interface {name}"), message, flags: 0 }
+}
+
+/// Both ends at once, the peer where `namespace` is.
+pub(super) fn create_veth(
+    name: &str,
+    peer_name: &str,
+    peer_mac: Mac,
+    mtu: u16,
+    namespace: RawFd,
+) -> Request {
+    let mut peer = LinkMessage::default();
+    peer.attributes = vec![
+        LinkAttribute::IfName(peer_name.to_owned()),
+        LinkAttribute::Mtu(mtu.into()),
+        LinkAttribute::Address(peer_mac.0.to_vec()),
+        LinkAttribute::NetNsFd(namespace),
+    ];
+    let mut message = LinkMessage::default();
+    message.attributes = vec![
+        LinkAttribute::IfName(name.to_owned()),
+        LinkAttribute::Mtu(mtu.into()),
+        LinkAttribute::LinkInfo(vec![
+            LinkInfo::Kind(InfoKind::Veth),
+            LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(peer))),
+        ]),
+    ];
+    let what = format!("make interface {name} with {peer_name} in the pod's namespace");
+    let message = RouteNetlinkMessage::NewLink(message);
+    Request { what, message, flags: NLM_F_CREATE | NLM_F_EXCL }
+}
+
+/// Up, with an alias if one is given.
+pub(super) fn set_link_up(name: &str, index: u32, alias: Option<&str>) -> Request {
+    let mut message = LinkMessage::default();
+    message.header.index = index;
+    message.header.flags = LinkFlags::Up;
+    message.header.change_mask = LinkFlags::Up;
+    if index == 0 {
+        message.attributes.push(LinkAttribute::IfName(name.to_owned()));
+    }
+    message.attributes.extend(alias.map(|alias| LinkAttribute::IfAlias(alias.to_owned())));
+    let message = RouteNetlinkMessage::SetLink(message);
+    Request { what: format!("set interface {name} up"), message, flags: 0 }
+}
+
+pub(super) fn set_link_mtu(name: &str, index: u32, mtu: u16) -> Request {
+    let mut message = LinkMessage::default();
+    message.header.index = index;
+    message.attributes.push(LinkAttribute::Mtu(mtu.into()));
+    let message = RouteNetlinkMessage::SetLink(message);
+    Request { what: format!("set the MTU of {name} to {mtu}"), message, flags: 0 }
+}
+
+/// A whole address: nothing else is on the link. Usable at once.
+pub(super) fn add_address(name: &str, index: u32, address: IpAddr) -> Request {
+    let mut message = AddressMessage::default();
+    message.header.family = family(address);
+    message.header.prefix_len = if address.is_ipv4() { 32 } else { 128 };
+    message.header.scope = AddressScope::Universe;
+    message.header.index = index;
+    message.attributes = vec![AddressAttribute::Local(address), AddressAttribute::Address(address)];
+    if address.is_ipv6() {
+        message.attributes.push(AddressAttribute::Flags(AddressFlags::Nodad));
+    }
+    let message = RouteNetlinkMessage::NewAddress(message);
+    let flags = NLM_F_CREATE | NLM_F_REPLACE;
+    Request { what: format!("give {address} to {name}"), message, flags }
+}
+
+pub(super) fn delete_address(name: &str, index: u32, address: IpAddr) -> Request {
+    let mut request = add_address(name, index, address);
+    if let RouteNetlinkMessage::NewAddress(message) = request.message {
+        request.message = RouteNetlinkMessage::DelAddress(message);
+    }
+    Request { what: format!("take {address} from {name}"), flags: 0, ..request }
+}
+
+pub(super) fn add_neighbour(name: &str, index: u32, address: IpAddr, mac: Mac) -> Request {
+    let mut message = NeighbourMessage::default();
+    message.header.family = family(address);
+    message.header.ifindex = index;
+    message.header.state = NeighbourState::Permanent;
+    message.header.kind = RouteType::Unspec;
+    let destination = match address {
+        IpAddr::V4(v4) => NeighbourAddress::Inet(v4),
+        IpAddr::V6(v6) => NeighbourAddress::Inet6(v6),
+    };
+    message.attributes = vec![
+        NeighbourAttribute::Destination(destination),
+        NeighbourAttribute::LinkLayerAddress(mac.0.to_vec()),
+    ];
+    let message = RouteNetlinkMessage::NewNeighbour(message);
+    let what = format!("make {address} a permanent neighbour on {name}");
+    Request { what, message, flags: NLM_F_CREATE | NLM_F_REPLACE }
+}
+
+/// A route by a router that no address of the link makes reachable (`onlink`).
+pub(super) fn add_route(
+    name: &str,
+    index: u32,
+    destination: (IpAddr, u8),
+    via: IpAddr,
+    source: Option<IpAddr>,
+) -> Request {
+    let (prefix, length) = destination;
+    let mut message = RouteMessage::default();
+    message.header.address_family = family(prefix);
+    message.header.destination_prefix_length = length;
+    message.header.table = RouteHeader::RT_TABLE_MAIN;
+    message.header.protocol = RouteProtocol::Static;
+    message.header.scope = RouteScope::Universe;
+    message.header.kind = RouteType::Unicast;
+    message.header.flags = RouteFlags::Onlink;
+    if length > 0 {
+        message.attributes.push(RouteAttribute::Destination(prefix.into()));
+    }
+    message.attributes.push(RouteAttribute::Gateway(via.into()));
+    message.attributes.push(RouteAttribute::Oif(index));
+    message.attributes.extend(source.map(|source| RouteAttribute::PrefSource(source.into())));
+    let message = RouteNetlinkMessage::NewRoute(message);
+    let what = format!("route {prefix}/{length} via {via} on {name}");
+    Request { what, message, flags: NLM_F_CREATE | NLM_F_REPLACE }
+}

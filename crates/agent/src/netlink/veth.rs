@@ -1,0 +1,81 @@
+//! The wire between a pod and the switch.
+
+use super::exchange::{Netlink, NetlinkError};
+use super::namespace::Namespace;
+use super::{host, requests};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::link::LinkAttribute;
+use osier_model::Mac;
+
+/// What marks interfaces of ours, before the port's name.
+const ALIAS: &str = "osier:";
+
+/// A pair of interfaces: one end at the switch, the other in a pod.
+#[derive(Debug, Clone)]
+pub struct Veth {
+    /// The switch's end.
+    pub host: String,
+    /// The pod's end.
+    pub peer: String,
+    /// The Ethernet address of the pod's end.
+    pub mac: Mac,
+    /// The MTU of both.
+    pub mtu: u16,
+    /// Whose it is, for people who look at it.
+    pub owner: String,
+}
+
+/// Makes the pair in one request, the pod's end already where it belongs, and sets the switch's
+/// end up. Blocks for a millisecond or two.
+///
+/// A pair of ours that an agent left half made is replaced.
+pub fn create_veth(veth: &Veth, namespace: &Namespace) -> Result<(), NetlinkError> {
+    let netlink = Netlink::open()?;
+    let create = || {
+        let Veth { host, peer, mac, mtu, .. } = veth;
+        requests::create_veth(host, peer, *mac, *mtu, namespace.as_raw_fd())
+    };
+    match netlink.execute(vec![create()]) {
+        Err(error) if error.is_exists() && is_ours(&netlink, &veth.host)? => {
+            netlink.execute(vec![requests::delete_link(&veth.host)])?;
+            netlink.execute(vec![create()])?;
+        }
+        result => drop(result?),
+    }
+    let silenced = host::silence(&veth.host);
+    let alias = format!("{ALIAS}{}", veth.owner);
+    let up = || netlink.execute(vec![requests::set_link_up(&veth.host, 0, Some(&alias))]);
+    if let Err(error) = silenced.and_then(|()| up().map(drop)) {
+        // Half made is worse than not made; the first error is the one to tell.
+        let _ = netlink.execute(vec![requests::delete_link(&veth.host)]);
+        return Err(error);
+    }
+    Ok(())
+}
+
+fn is_ours(netlink: &Netlink, name: &str) -> Result<bool, NetlinkError> {
+    let told = match netlink.execute(vec![requests::get_link(name)]) {
+        Err(error) if error.is_missing() => return Ok(false),
+        told => told?,
+    };
+    let ours = |attribute: &LinkAttribute| matches!(attribute, LinkAttribute::IfAlias(alias) if alias.starts_with(ALIAS));
+    Ok(told.iter().any(|message| {
+        matches!(message, RouteNetlinkMessage::NewLink(link) if link.attributes.iter().any(ours))
+    }))
+}
+
+/// Deletes an interface; one that is not there is deleted already. Blocks, up to 20 ms.
+pub fn delete_link(name: &str) -> Result<(), NetlinkError> {
+    match Netlink::open()?.execute(vec![requests::delete_link(name)]) {
+        Err(error) if error.is_missing() => Ok(()),
+        result => result.map(drop),
+    }
+}
+
+/// Whether there is such an interface.
+pub fn link_exists(name: &str) -> Result<bool, NetlinkError> {
+    match Netlink::open()?.execute(vec![requests::get_link(name)]) {
+        Err(error) if error.is_missing() => Ok(false),
+        result => result.map(|_| true),
+    }
+}

@@ -1,0 +1,2 @@
+//! The `osier` binary.
+fn main() {}
