@@ -38,7 +38,7 @@ fn picture(ovs: &Ovs) -> Vec<String> {
 
 async fn repaired(ovs: &Ovs, before: &[String], what: &str) {
     let mut now = Vec::new();
-    let (_, took) = until(what, || {
+    let ((), took) = until(what, || {
         now = picture(ovs);
         (now == before).then_some(())
     })
@@ -66,10 +66,23 @@ async fn drift_is_repaired_and_counted() {
         (vec!["--strict", "del-flows", BRIDGE, "table=0,priority=11,ip"], 1),
         (vec!["mod-flows", BRIDGE, "table=0,ip,actions=drop"], 4),
         (vec!["add-flow", BRIDGE, "cookie=0x77,table=0,priority=10,ip,actions=output:7"], 1),
-        (vec!["add-flow", BRIDGE, "cookie=0xa500000000000009,table=9,priority=10,ip,actions=drop"], 1),
+        (
+            vec![
+                "add-flow",
+                BRIDGE,
+                "cookie=0xa500000000000009,table=9,priority=10,ip,actions=drop",
+            ],
+            1,
+        ),
         (vec!["del-groups", BRIDGE, "group_id=1001"], 2),
-        (vec!["mod-group", BRIDGE, "group_id=1001,type=all,bucket=bucket_id=3,actions=output:4"], 1),
-        (vec!["add-group", BRIDGE, "group_id=1009,type=all,bucket=bucket_id=3,actions=output:4"], 1),
+        (
+            vec!["mod-group", BRIDGE, "group_id=1001,type=all,bucket=bucket_id=3,actions=output:4"],
+            1,
+        ),
+        (
+            vec!["add-group", BRIDGE, "group_id=1009,type=all,bucket=bucket_id=3,actions=output:4"],
+            1,
+        ),
         (vec!["del-groups", BRIDGE], 2),
         (vec!["del-meters", BRIDGE, "meter=101"], 2),
         (vec!["mod-meter", BRIDGE, "meter=101,kbps,band=type=drop,rate=7"], 1),
@@ -158,9 +171,9 @@ async fn while_paused_nothing_is_sent_and_counters_live_on() {
     assert!(reconciler.status().paused && !reconciler.status().in_sync);
     ovs.ofctl(&["--strict", "del-flows", BRIDGE, "table=0,priority=10,tcp"]).unwrap();
     let change = reconciler.put("more", plan("table=1,actions=drop")).await.unwrap();
-    // One round trip through the task: whatever it wanted to do by now, it has.
+    // It has seen both, and whatever it wanted to do by now, it has done.
+    until("notice", || (reconciler.stats().drift_repaired == 1).then_some(())).await;
     reconciler.troubles().await.unwrap();
-    tokio::time::sleep(Duration::from_millis(300)).await;
     assert_eq!(dump(&ovs).len(), 1);
     reconciler.resume().await.unwrap();
     change.await.unwrap();

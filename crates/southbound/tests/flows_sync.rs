@@ -85,9 +85,10 @@ async fn on_connect_only_differences_are_sent() {
          cookie=0x77,table=0,priority=13,ip,actions=output:5",
     )
     .unwrap();
-    let out = "in_port=LOCAL,packet=112233445566778899aabbcc0800450000140000000040069a6e0a0000010a000002,actions=table";
+    let out = "in_port=LOCAL,packet=112233445566778899aabbcc0806,actions=table";
     ovs.ofctl(&["packet-out", BRIDGE, out]).unwrap();
-    let counted = packets(&ovs, "table=0,in_port=LOCAL");
+    let sent = || Some(packets(&ovs, "table=0,in_port=LOCAL")).filter(|n| *n > 0);
+    let (counted, _) = until("a packet", sent).await;
 
     let reconciler = start_paused(&ovs);
     let change = reconciler
@@ -116,6 +117,10 @@ async fn on_connect_only_differences_are_sent() {
     let stats = reconciler.stats();
     assert_eq!((stats.flows_added, stats.flows_changed, stats.flows_deleted), (1, 1, 1));
     assert_eq!(packets(&ovs, "table=0,in_port=LOCAL"), counted);
+    // A changed flow goes on counting, too.
+    let changed = plan("table=0,priority=10,in_port=LOCAL,actions=output:7");
+    reconciler.put("pod", changed).await.unwrap().await.unwrap();
+    assert_eq!((packets(&ovs, "table=0,in_port=LOCAL"), dump(&ovs).len()), (counted, 3));
 }
 
 #[tokio::test(flavor = "multi_thread")]

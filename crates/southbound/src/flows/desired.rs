@@ -165,7 +165,9 @@ impl Desired {
     /// Tries again all that was refused.
     pub(super) fn retry_all(&mut self) {
         let owners: Vec<OwnerId> = self.refused.keys().copied().collect();
-        owners.into_iter().for_each(|owner| self.retry(owner));
+        for owner in owners {
+            self.retry(owner);
+        }
     }
 }
 
@@ -174,6 +176,8 @@ fn hold_pending<T: Item>(ledger: &mut Ledger<T>, bad: &FxHashSet<OwnerId>) -> Ve
     let all_bad = |owners: &[OwnerId]| owners.iter().all(|owner| bad.contains(owner));
     let pending = ledger.pending().filter(|(_, entry)| all_bad(entry.answerable()));
     let held: Vec<Slot> = pending.map(|(slot, _)| slot).collect();
-    held.iter().for_each(|slot| ledger.hold(*slot, Hold::Refused));
+    for slot in &held {
+        ledger.hold(*slot, Hold::Refused);
+    }
     held
 }

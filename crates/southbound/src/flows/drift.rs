@@ -53,18 +53,7 @@ impl Driver {
     pub(super) fn event(&mut self, event: Event) -> bool {
         match event.message {
             Message::MultipartReply(reply) => match reply.body {
-                ReplyBody::FlowMonitor(updates) => {
-                    let before = self.desired.flows.marks();
-                    let conflicts = self.desired.conflicts.len();
-                    updates.into_iter().for_each(|update| self.update(update));
-                    let drift = self.desired.flows.marks() - before;
-                    let conflicts = self.desired.conflicts.len().saturating_sub(conflicts);
-                    self.count(|stats| {
-                        stats.drift_repaired += drift as u64;
-                        stats.conflicts += conflicts as u64;
-                    });
-                    drift > 0 || self.doubt.all
-                }
+                ReplyBody::FlowMonitor(updates) => self.updates(updates),
                 _ => false,
             },
             Message::RequestForward(forward) => self.forwarded(&forward.request),
@@ -74,6 +63,22 @@ impl Driver {
             }
             _ => false,
         }
+    }
+
+    fn updates(&mut self, updates: Vec<FlowUpdate>) -> bool {
+        let (marks, conflicts) = (self.desired.flows.marks(), self.desired.conflicts.len());
+        for update in updates {
+            self.update(update);
+        }
+        let marks = self.desired.flows.marks() - marks;
+        let now = self.desired.conflicts.len();
+        // A place that became free is no drift.
+        let drift = marks.saturating_sub(conflicts.saturating_sub(now));
+        self.count(|stats| {
+            stats.drift_repaired += drift as u64;
+            stats.conflicts += now.saturating_sub(conflicts) as u64;
+        });
+        marks > 0 || self.doubt.all
     }
 
     fn update(&mut self, update: FlowUpdate) {
@@ -89,9 +94,11 @@ impl Driver {
                 self.desired.heard_removal(&whole(flow), expired);
             }
             FlowUpdate::Abbreviated { .. } => {}
+            // Read now, so as not to send by an old picture, and again when it tells of all.
             FlowUpdate::Paused => {
-                warn!("the switch tells of no changes for now: too many");
+                warn!("too many changes: the switch does not tell of all of them for now");
                 self.count(|stats| stats.monitor_pauses += 1);
+                self.doubt.all = true;
             }
             FlowUpdate::Resumed => self.doubt.all = true,
         }

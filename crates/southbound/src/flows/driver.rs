@@ -41,7 +41,7 @@ impl Default for Options {
             paused: true,
             queue: 1024,
             poll: Duration::from_millis(500),
-            audit: Some(Duration::from_secs(600)),
+            audit: Some(Duration::from_mins(10)),
             gather: Duration::from_millis(2),
         }
     }

@@ -136,14 +136,11 @@ impl<T: Item> Ledger<T> {
             present: false,
             pending: false,
         };
-        let slot = match self.free.pop() {
-            Some(slot) => slot,
-            None => {
-                self.entries.push(None);
-                // Four billion flows take more memory than there is.
-                Slot::try_from(self.entries.len() - 1).unwrap_or(Slot::MAX)
-            }
-        };
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.entries.push(None);
+            // Four billion flows take more memory than there is.
+            Slot::try_from(self.entries.len() - 1).unwrap_or(Slot::MAX)
+        });
         self.entries[slot as usize] = Some(entry);
         let entries = &self.entries;
         let hash_of =
@@ -184,29 +181,13 @@ impl<T: Item> Ledger<T> {
     /// The owner wants this item. Who else wants one of its key wants the same, or is about to
     /// claim the same or to release it.
     pub(super) fn claim(&mut self, owner: OwnerId, hash: u64, item: T) -> Slot {
-        let slot = match self.find(hash, &item) {
-            Some(slot) => {
-                if let Some(entry) = self.get_mut(slot) {
-                    let changed = !entry.item.same(&item);
-                    if changed {
-                        entry.item = item;
-                    }
-                    // What was refused is tried again with a new owner or content.
-                    let held = entry.hold == Hold::Refused;
-                    if held {
-                        entry.hold = Hold::No;
-                    }
-                    if changed || held || !entry.is_wanted() {
-                        self.mark(slot);
-                    }
-                }
-                slot
-            }
-            None => {
-                let slot = self.insert(hash, item);
-                self.mark(slot);
-                slot
-            }
+        let slot = if let Some(slot) = self.find(hash, &item) {
+            self.renew(slot, item);
+            slot
+        } else {
+            let slot = self.insert(hash, item);
+            self.mark(slot);
+            slot
         };
         if let Some(entry) = self.get_mut(slot) {
             let was_wanted = entry.is_wanted();
@@ -216,6 +197,23 @@ impl<T: Item> Ledger<T> {
             self.wanted += usize::from(!was_wanted);
         }
         slot
+    }
+
+    /// Somebody wants this slot's item, like this.
+    fn renew(&mut self, slot: Slot, item: T) {
+        let Some(entry) = self.get_mut(slot) else { return };
+        let changed = !entry.item.same(&item);
+        if changed {
+            entry.item = item;
+        }
+        // What was refused is tried again with a new owner or content.
+        let held = entry.hold == Hold::Refused;
+        if held {
+            entry.hold = Hold::No;
+        }
+        if changed || held || !entry.is_wanted() {
+            self.mark(slot);
+        }
     }
 
     /// The owner does not want this item any more.
@@ -261,9 +259,6 @@ impl<T: Item> Ledger<T> {
         let Some(entry) = self.get_mut(slot) else { return Found::Unwanted };
         entry.seen = reading;
         entry.present = true;
-        if entry.hold == Hold::Conflict {
-            entry.hold = Hold::No;
-        }
         if !entry.is_wanted() {
             self.mark(slot);
             return Found::Unwanted;

@@ -117,7 +117,9 @@ impl Driver {
         while let Some(part) = answer.next().await {
             if let ReplyBody::FlowDesc(descs) = part?.body {
                 found += descs.len();
-                descs.into_iter().for_each(|desc| self.desired.found_flow(desc.flow));
+                for desc in descs {
+                    self.desired.found_flow(desc.flow);
+                }
             }
         }
         self.desired.finish_flows();

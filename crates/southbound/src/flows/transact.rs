@@ -50,13 +50,15 @@ impl Desired {
             .and_then(|()| groups.check(&self.groups, &changing, self))
             .and_then(|()| flows.check(&self.flows, &changing, self));
         if let Err(error) = checked {
-            new.into_iter().for_each(|owner| self.forget(owner));
+            for owner in new {
+                self.forget(owner);
+            }
             return Err(error);
         }
 
-        changing.iter().for_each(|owner| self.retry(*owner));
         let mut old: FxHashMap<OwnerId, Slots> = FxHashMap::default();
         for owner in &changing {
+            self.retry(*owner);
             if let Some(record) = self.owners.get_mut(owner) {
                 old.insert(*owner, std::mem::take(&mut record.slots));
             }
