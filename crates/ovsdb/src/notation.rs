@@ -211,6 +211,8 @@ mod tests {
             "1",
             "-9223372036854775808",
             "1.5",
+            // Found by fuzzing: was read as its neighbour.
+            "3.333333333333334e+70",
             "true",
             r#""a\"b""#,
             r#"["uuid","00f1a2b3-0001-4abc-8def-0123456789ab"]"#,

@@ -103,7 +103,7 @@ fn host_and_port(text: &str) -> Result<(String, u16), &'static str> {
             None => (text, None),
         },
     };
-    if host.is_empty() {
+    if host.is_empty() || host.contains(['[', ']']) {
         return Err("host");
     }
     let port = port.map_or(Ok(DEFAULT_PORT), |port| port.parse().map_err(|_| "port"))?;
@@ -166,6 +166,14 @@ mod tests {
         for text in
             ["", "unix:", "tcp::1", "tcp:a:b", "tcp:::1:5", "http:x", "ssl:[::1]x", "tcp:[a:1"]
         {
+            assert!(text.parse::<Remote>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn brackets_are_no_part_of_a_host() {
+        // Found by fuzzing: its text was not that of a remote.
+        for text in ["ssl:[[]", "tcp:a]:1", "tcp:[[::1]]:1"] {
             assert!(text.parse::<Remote>().is_err(), "{text}");
         }
     }
