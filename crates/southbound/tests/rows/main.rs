@@ -1,5 +1,6 @@
 //! The row reconciler against real databases and switches, and against an in-memory server.
 //! `ovs-vsctl` is the oracle.
+#![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
 
 mod lab;
 mod model;

@@ -361,8 +361,9 @@ impl World {
 
 fn place(trouble: &Trouble) -> String {
     match trouble {
-        Trouble::Conflict { place, .. } | Trouble::NoBridge { place, .. } => place.clone(),
-        Trouble::Kept { place, .. } => place.clone(),
+        Trouble::Conflict { place, .. }
+        | Trouble::NoBridge { place, .. }
+        | Trouble::Kept { place, .. } => place.clone(),
         other => panic!("{other}"),
     }
 }
@@ -463,7 +464,7 @@ impl Tables {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, max_shrink_iters: 200, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 200, max_shrink_iters: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn ours_end_as_wanted_and_others_as_they_were(steps in prop::collection::vec(step(), 1..14)) {
