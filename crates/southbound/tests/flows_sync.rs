@@ -70,7 +70,40 @@ async fn all_kinds_come_and_go_and_reading_back_finds_them_equal() {
     assert!(ovs.ofctl(&["dump-groups", BRIDGE]).unwrap().contains("group_id=7"));
     assert!(!ovs.ofctl(&["dump-meters", BRIDGE]).unwrap().contains("meter=101"));
     assert!(ovs.ofctl(&["dump-meters", BRIDGE]).unwrap().contains("meter=7"));
-    assert!(!ovs.ofctl(&["dump-tlv-map", BRIDGE]).unwrap().contains("tun_metadata1"));
+    // A map goes when the switch has freed the flows that used it.
+    let maps = || ovs.ofctl(&["dump-tlv-map", BRIDGE]).unwrap();
+    until("the end of the maps", || (!maps().contains("tun_metadata1")).then_some(())).await;
+    assert_eq!(reconciler.stats().drift_repaired, 0);
+    assert_eq!(reconciler.status().troubles, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flow_outlives_the_group_and_meter_that_it_leaves() {
+    let (_lab, ovs) = switch();
+    let reconciler = start(&ovs);
+    let with = |n: u32| {
+        let flow = format!("in_port=LOCAL,actions=meter:{},group:{}", 100 + n, 1000 + n);
+        let mut plan = plan(&flow);
+        let group = format!("group_id={},type=all,bucket=bucket_id=0,actions=output:1", 1000 + n);
+        plan.groups.push(group.parse().unwrap());
+        let meter = format!("meter={},pktps,bands=type=drop rate=1000", 100 + n);
+        plan.meters.push(meter.parse().unwrap());
+        plan
+    };
+    reconciler.put("a", with(1)).await.unwrap().await.unwrap();
+    let out = "in_port=LOCAL,packet=112233445566778899aabbcc0806,actions=table";
+    ovs.ofctl(&["packet-out", BRIDGE, out]).unwrap();
+    until("a packet", || (packets(&ovs, "in_port=LOCAL") == 1).then_some(())).await;
+    // Deleting a group or meter that is in use would delete the flow, and its counters.
+    for n in 2..5 {
+        reconciler.put("a", with(n)).await.unwrap().await.unwrap();
+        assert_eq!(packets(&ovs, "in_port=LOCAL"), 1);
+        let groups = ovs.ofctl(&["dump-groups", BRIDGE]).unwrap();
+        assert_eq!(groups.matches("group_id=").count(), 1, "{groups}");
+        let meters = ovs.ofctl(&["dump-meters", BRIDGE]).unwrap();
+        assert_eq!(meters.matches("meter=").count(), 1, "{meters}");
+    }
+    assert_eq!(reconciler.stats().drift_repaired, 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -184,6 +184,15 @@ impl Driver {
             if error.code == ErrorCode::IS_SECONDARY {
                 return Err(SyncError::Forbidden(error.clone()));
             }
+            // A switch frees its flows a little later than it says so, and lets no map go that is
+            // in use. Maps are looked at again soon.
+            if let Ref::OldTlv(slot) = item
+                && self.desired.effect(item) == Effect::Deletes
+            {
+                debug!(peer = session.peer(), %error, "a TLV map stays for now");
+                self.desired.tlvs.defer(slot);
+                return Ok(());
+            }
             // Perhaps somebody else just took away what it needs: then that comes first.
             if !std::mem::replace(&mut round.asked_again, true) {
                 self.read_tlvs(session).await?;

@@ -82,6 +82,12 @@ impl Desired {
     pub fn before_bundle(&mut self) -> Batch {
         self.tlvs.compact_pending();
         self.meters.compact_pending();
+        // What went and came back before it was sent is in the table as it should be.
+        let there = |e: &Entry<TlvMap>| self.tlv_table.get(&e.item.index) == Some(&e.item);
+        let equal: Vec<Slot> = slots(&self.tlvs, |e| e.is_wanted() && there(e)).collect();
+        for slot in equal {
+            self.tlvs.done(slot);
+        }
         // A TLV map cannot be changed.
         let in_place = |entry: &Entry<TlvMap>| entry.is_wanted() && entry.is_present();
         let old = slots(&self.tlvs, in_place).map(Ref::OldTlv);

@@ -161,14 +161,18 @@ impl<T: Item> Ledger<T> {
 
     /// Makes sure that an item is looked at.
     fn mark(&mut self, slot: Slot) {
-        if let Some(entry) = self.get_mut(slot)
-            && !entry.pending
-            && entry.hold == Hold::No
-        {
-            entry.pending = true;
-            self.pending.push(slot);
-            self.marks += 1;
+        self.marks += usize::from(self.mark_again(slot));
+    }
+
+    /// Makes sure that an item is looked at that was known to differ. Tells whether it was not.
+    fn mark_again(&mut self, slot: Slot) -> bool {
+        let Some(entry) = self.get_mut(slot) else { return false };
+        if entry.pending || entry.hold != Hold::No {
+            return false;
         }
+        entry.pending = true;
+        self.pending.push(slot);
+        true
     }
 
     /// How often an item came to differ, ever.
@@ -260,7 +264,7 @@ impl<T: Item> Ledger<T> {
         entry.seen = reading;
         entry.present = true;
         if !entry.is_wanted() {
-            self.mark(slot);
+            self.mark_again(slot);
             return Found::Unwanted;
         }
         if !entry.item.same(&item) {
@@ -355,6 +359,13 @@ impl<T: Item> Ledger<T> {
             entry.pending = false;
             // In conflict, what is there is not ours.
             entry.present &= hold != Hold::Conflict;
+        }
+    }
+
+    /// Leaves an item until it is found to differ again.
+    pub(super) fn defer(&mut self, slot: Slot) {
+        if let Some(entry) = self.get_mut(slot) {
+            entry.pending = false;
         }
     }
 
