@@ -55,7 +55,8 @@ async fn a_cut_connection_loses_no_packet_and_sends_only_what_differs() {
     let reconciler = FlowReconciler::start(source, ownership(), options);
     let (mut session, events) = connect(&ovs).await;
     sessions.send((session.clone(), events)).await.unwrap();
-    let wire = plan("priority=10,in_port=1,actions=output:2\npriority=10,in_port=2,actions=output:1");
+    let wire =
+        plan("priority=10,in_port=1,actions=output:2\npriority=10,in_port=2,actions=output:1");
     reconciler.put("wire", wire).await.unwrap().await.unwrap();
     let filler = (0..5000).map(|n| format!("table=7,ip,reg1={n},actions=drop\n"));
     reconciler.put("filler", plan(&filler.collect::<String>())).await.unwrap().await.unwrap();
