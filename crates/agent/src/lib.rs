@@ -6,6 +6,17 @@
 //! for existing pods to talk.
 
 pub mod addresses;
+pub mod adopt;
+mod agent;
+pub mod cni_server;
 pub mod config;
+pub mod desired;
+pub mod gateway;
+pub mod health;
+pub mod metrics;
 pub mod netlink;
+pub mod ports;
+pub mod switch;
 pub mod view;
+
+pub use agent::{AgentError, run};

@@ -6,7 +6,7 @@
 
 use osier_model::{Change, Fabric, Invalid, Key, NodeName, Object, View};
 use serde::Deserialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -97,10 +97,10 @@ impl ViewDocument {
         document.fabric.validate().map_err(invalid)?;
         let nobody = NodeName::new("nobody").expect("these are letters");
         let mut view = View::new(nobody, document.fabric.clone());
-        let mut seen = BTreeMap::new();
+        let mut seen = BTreeSet::new();
         for object in &document.objects {
             let key = object.key();
-            if seen.insert(key.clone(), ()).is_some() {
+            if !seen.insert(key.clone()) {
                 return Err(ViewError::Twice { path: path.to_owned(), key: Box::new(key) });
             }
             view.apply(Change::Put(object.clone())).map_err(invalid)?;

@@ -1,0 +1,105 @@
+//! What the agent counts, in Prometheus' text.
+
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::{Registry, Unit};
+use std::sync::Arc;
+use std::time::Duration;
+
+type Stages = Family<[(&'static str, &'static str); 1], Histogram, fn() -> Histogram>;
+type Calls = Family<[(&'static str, String); 2], Counter>;
+
+/// All counters; a cheap handle.
+#[derive(Debug, Clone)]
+pub struct Metrics {
+    registry: Arc<Registry>,
+    stages: Stages,
+    calls: Calls,
+    ports: Gauge,
+    view_refused: Counter,
+}
+
+/// From a tenth of a millisecond to some three seconds.
+fn histogram() -> Histogram {
+    Histogram::new(exponential_buckets(0.0001, 2.0, 16))
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let mut registry = Registry::with_prefix("osier_agent");
+        let stages = Stages::new_with_constructor(histogram);
+        registry.register_with_unit(
+            "pod_creation",
+            "Time of each stage of a pod's creation",
+            Unit::Seconds,
+            stages.clone(),
+        );
+        let calls = Calls::default();
+        registry.register(
+            "cni_calls",
+            "Calls of the CNI plugin, by command and code",
+            calls.clone(),
+        );
+        let ports = Gauge::default();
+        registry.register("ports", "Ports of pods", ports.clone());
+        let view_refused = Counter::default();
+        registry.register("view_refused", "Views that were wrong", view_refused.clone());
+        Self { registry: Arc::new(registry), stages, calls, ports, view_refused }
+    }
+}
+
+impl Metrics {
+    /// A stage of a pod's creation took so long.
+    pub fn stage(&self, name: &'static str, took: Duration) {
+        self.stages.get_or_create(&[("stage", name)]).observe(took.as_secs_f64());
+    }
+
+    /// A call was answered; 0 is success.
+    pub fn call(&self, command: &str, code: u32) {
+        let labels = [("command", command.to_owned()), ("code", code.to_string())];
+        self.calls.get_or_create(&labels).inc();
+    }
+
+    /// There are so many ports.
+    pub fn set_ports(&self, count: usize) {
+        self.ports.set(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
+    /// A view was wrong.
+    pub fn refused_view(&self) {
+        self.view_refused.inc();
+    }
+
+    /// All of it as text.
+    pub fn render(&self) -> String {
+        let mut text = String::new();
+        // Writing to a string cannot fail.
+        let _ = encode(&mut text, &self.registry);
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_counted_is_shown() {
+        let metrics = Metrics::default();
+        metrics.stage("veth", Duration::from_millis(2));
+        metrics.call("ADD", 11);
+        metrics.set_ports(3);
+        let text = metrics.render();
+        for line in [
+            "osier_agent_pod_creation_seconds_count{stage=\"veth\"} 1",
+            "osier_agent_cni_calls_total{command=\"ADD\",code=\"11\"} 1",
+            "osier_agent_ports 3",
+            "# EOF",
+        ] {
+            assert!(text.contains(line), "{line} in\n{text}");
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Making a port, and taking it away.
+
+use super::locks::Locked;
+use super::{DETACH_PATIENCE, PortError, Ports};
+use crate::desired::PodPort;
+use crate::netlink::{self, Namespace, Veth};
+use std::future::Future;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Instant;
+use tokio::task::JoinHandle;
+use tokio::time::{timeout, timeout_at};
+use tracing::warn;
+
+/// A wire that is being deleted, also if this is dropped.
+#[derive(Debug)]
+#[must_use = "say whether to wait for it"]
+pub(super) struct Removal(JoinHandle<()>);
+
+impl Removal {
+    /// Waits until it is deleted.
+    pub(super) async fn finished(self) {
+        // A panic in there was told by the runtime.
+        let _ = self.0.await;
+    }
+}
+
+impl Ports {
+    /// Makes all of a port. On an error some of it may be there.
+    pub(super) async fn make(
+        &self,
+        port: &Arc<PodPort>,
+        namespace: &Namespace,
+        gateways: &[(IpAddr, IpAddr)],
+        default_route: bool,
+        deadline: Instant,
+    ) -> Result<(), PortError> {
+        let work = async {
+            self.stage("veth", make_veth(port, namespace)).await?;
+            let interface = port.interface(gateways, default_route, self.full_checksums());
+            let (ofport, (), ()) = tokio::try_join!(
+                self.stage("rows", async { Ok(self.0.switch.add_rows(port).await?) }),
+                self.stage("namespace", async {
+                    Ok(netlink::set_up_pod(namespace, interface).await??)
+                }),
+                self.stage("flows", async {
+                    Ok(self.0.switch.add_flows(port, port.ofport).await?)
+                }),
+            )?;
+            if ofport != port.ofport {
+                // Somebody else had the number that we asked for.
+                self.0.switch.add_flows(port, ofport).await?;
+            }
+            Ok(())
+        };
+        let started = Instant::now();
+        match timeout_at(deadline.into(), work).await {
+            Ok(result) => result,
+            Err(_) => Err(PortError::Deadline(started.elapsed())),
+        }
+    }
+
+    /// Takes all of a port away, to the end, whatever fails. The wire is deleted in the background;
+    /// until then the port stays locked.
+    pub(super) async fn take_away(&self, port: &Arc<PodPort>, locked: Locked) -> Removal {
+        let flows = timeout(DETACH_PATIENCE, self.0.switch.remove_flows(&port.key));
+        let rows = timeout(DETACH_PATIENCE, self.0.switch.remove_rows(port));
+        let (flows, rows) = tokio::join!(flows, rows);
+        for (what, result) in [("flows", flows), ("port", rows)] {
+            match result {
+                Ok(Ok(())) => {}
+                // It is not wanted any more, and goes when the switch is back.
+                Ok(Err(error)) => warn!(port = %port.key, what, %error, "not removed yet"),
+                Err(_) => warn!(port = %port.key, what, "not removed yet"),
+            }
+        }
+        self.state().remove(&port.attachment, self.now());
+        self.0.metrics.set_ports(self.count());
+        let port = Arc::clone(port);
+        Removal(tokio::task::spawn_blocking(move || {
+            if let Err(error) = netlink::delete_link(&port.host) {
+                warn!(port = %port.key, interface = port.host, %error, "not deleted");
+            }
+            drop(locked);
+        }))
+    }
+
+    async fn stage<T>(
+        &self,
+        name: &'static str,
+        work: impl Future<Output = Result<T, PortError>>,
+    ) -> Result<T, PortError> {
+        let started = Instant::now();
+        let result = work.await;
+        self.0.metrics.stage(name, started.elapsed());
+        self.0.metrics.set_ports(self.count());
+        result
+    }
+}
+
+async fn make_veth(port: &PodPort, namespace: &Namespace) -> Result<(), PortError> {
+    let veth = Veth {
+        host: port.host.clone(),
+        peer: port.attachment.ifname.clone(),
+        mac: port.mac,
+        mtu: port.mtu,
+        owner: port.key.to_string(),
+    };
+    let namespace = namespace.clone();
+    let made = tokio::task::spawn_blocking(move || netlink::create_veth(&veth, &namespace)).await;
+    Ok(made.map_err(|_| PortError::Panicked)??)
+}

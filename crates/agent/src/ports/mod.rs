@@ -1,0 +1,322 @@
+//! Pods' ports: made, checked and taken away, as a runtime asks.
+//!
+//! An ADD reserves, makes the wire, then does three things at once: the port with its record in
+//! the database, the interface inside of the pod, the flows. It answers when all are done, or
+//! undoes all. Calls for one port follow one another; those for different ports share
+//! transactions and bundles.
+
+mod error;
+mod ipam;
+mod locks;
+mod make;
+mod state;
+
+pub use error::PortError;
+
+use crate::addresses::Addresses;
+use crate::config::{Config, Datapath};
+use crate::desired::PodPort;
+use crate::metrics::Metrics;
+use crate::netlink::{self, Namespace};
+use crate::switch::Switch;
+use ipnet::IpNet;
+use locks::{Locked, Locks};
+use osier_cni::config::{AttachRequest, Attachment, DetachRequest, GcRequest, Ipam, NetworkConfig};
+use osier_cni::rpc::Request;
+use osier_cni::spec::{AddResult, Command};
+use osier_compiler::DEFAULT_VNI;
+use osier_model::{DeviceName, InterfaceName, NetworkName, PortKey};
+use state::{State, Wish};
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tracing::{info, warn};
+
+/// How long DEL waits for the switch. What is not wanted any more goes also later.
+const DETACH_PATIENCE: Duration = Duration::from_secs(10);
+
+/// All ports of this node's pods; a cheap handle.
+#[derive(Debug, Clone)]
+pub struct Ports(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    config: Config,
+    boot_id: String,
+    mtu: u16,
+    switch: Switch,
+    metrics: Metrics,
+    state: Mutex<State>,
+    locks: Arc<Locks>,
+    started: Instant,
+}
+
+// === impl Ports ===
+
+impl Ports {
+    /// The ports that were taken over, and those to come.
+    pub fn new(
+        config: Config,
+        boot_id: String,
+        mtu: u16,
+        switch: Switch,
+        metrics: Metrics,
+        living: Vec<PodPort>,
+    ) -> Self {
+        let state = State::new(Addresses::new(config.cool_down), living);
+        Self(Arc::new(Shared {
+            config,
+            boot_id,
+            mtu,
+            switch,
+            metrics,
+            state: Mutex::new(state),
+            locks: Arc::default(),
+            started: Instant::now(),
+        }))
+    }
+
+    /// The switch that they are at.
+    pub fn switch(&self) -> &Switch {
+        &self.0.switch
+    }
+
+    /// The node's blocks are these now.
+    pub fn set_blocks(&self, blocks: &[IpNet]) {
+        self.state().set_blocks(blocks);
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.state().len()
+    }
+
+    /// How many addresses are in use, by block.
+    pub fn addresses_used(&self) -> Vec<(IpNet, usize)> {
+        self.state().addresses.used().collect()
+    }
+
+    /// Attaches a pod. Twice for one pod is once.
+    pub async fn add(
+        &self,
+        call: &AttachRequest,
+        request: &Request,
+    ) -> Result<AddResult, PortError> {
+        let started = Instant::now();
+        let deadline = started + request.timeout().mul_f64(0.9);
+        let network = self.network_for(&call.config).await?;
+        let key = port_key(call)?;
+        let namespace = Namespace::open(&call.netns)?;
+        let locked = self.0.locks.lock(&key).await;
+        if let Some(port) = self.reuse(call, &key, &namespace, &locked).await {
+            return Ok(port.result(&self.gateways(&port.addresses), &call.config));
+        }
+        let given = ipam::add(&call.config.ipam, request, deadline).await?;
+        let wish = Wish {
+            attachment: call.attachment.clone(),
+            key,
+            cni_network: call.config.header.name.clone(),
+            network,
+            mac: call.config.runtime.mac.map(|mac| osier_model::Mac(mac.0)),
+            requested: call.config.runtime.ips.iter().map(|cidr| cidr.address).collect(),
+            given,
+            netns: call.netns.clone(),
+            netns_id: namespace.id(),
+            boot_id: self.0.boot_id.clone(),
+            mtu: call.config.mtu.map_or(self.0.mtu, |mtu| mtu.min(self.0.mtu)),
+        };
+        let delegated = wish.given.is_some();
+        let reserved = self.state().reserve(wish, self.now());
+        let port = match reserved {
+            Ok(port) => port,
+            Err(error) => {
+                if delegated {
+                    ipam::undo(&call.config.ipam, request).await;
+                }
+                return Err(error.into());
+            }
+        };
+        let gateways = self.gateways(&port.addresses);
+        let default_route = call.config.default_route != Some(false);
+        let made = self.make(&port, &namespace, &gateways, default_route, deadline).await;
+        if let Err(error) = made {
+            warn!(port = %port.key, %error, "undone");
+            // Nothing is left when the runtime hears of it.
+            self.take_away(&port, locked).await.finished().await;
+            if delegated {
+                ipam::undo(&call.config.ipam, request).await;
+            }
+            return Err(error);
+        }
+        self.0.metrics.stage("total", started.elapsed());
+        info!(port = %port.key, addresses = ?port.addresses, interface = port.host, "attached");
+        Ok(port.result(&gateways, &call.config))
+    }
+
+    /// Detaches a pod. What is unknown is detached already.
+    pub async fn delete(&self, call: &DetachRequest, request: &Request) -> Result<(), PortError> {
+        self.detach(&call.attachment).await;
+        match &call.ipam {
+            Ipam::Agent => Ok(()),
+            Ipam::Delegate(name) => {
+                ipam::run(name, Command::Del, request, request.timeout()).await.map(drop)
+            }
+        }
+    }
+
+    async fn detach(&self, attachment: &Attachment) {
+        let Some(port) = self.state().get(attachment) else { return };
+        let locked = self.0.locks.lock(&port.key).await;
+        // It may have gone while we waited.
+        let Some(port) = self.state().get(attachment) else { return };
+        info!(port = %port.key, addresses = ?port.addresses, "detached");
+        // The wire goes in the background: that takes longer than all the rest.
+        drop(self.take_away(&port, locked).await);
+    }
+
+    /// Whether a pod is as its ADD left it.
+    pub async fn check(&self, call: &AttachRequest, told: &AddResult) -> Result<(), PortError> {
+        let port = self.state().get(&call.attachment).ok_or(PortError::Unknown)?;
+        let damaged = |what: String| Err(PortError::Damaged(what));
+        for ip in &told.ips {
+            // Plugins after ours may have added addresses to other interfaces.
+            let ours = ip.interface.and_then(|at| told.interfaces.get(at));
+            let ours = ours.is_none_or(|interface| interface.name == port.attachment.ifname);
+            if ours && !port.addresses.contains(&ip.address.address) {
+                return damaged(format!("{} was never given to it", ip.address.address));
+            }
+        }
+        self.inspect(&port).await?;
+        match self.0.switch.port(&port.host).await {
+            Some(state) if state.ofport.is_some_and(|number| number > 0) => Ok(()),
+            Some(state) => damaged(format!("{} does not work: {:?}", port.host, state.error)),
+            None => damaged(format!("{} is not on the switch", port.host)),
+        }
+    }
+
+    /// Detaches all pods of a network that are not listed.
+    pub async fn collect(&self, call: &GcRequest, request: &Request) -> Result<(), PortError> {
+        let stale = self.state().stale(&call.header.name, &call.valid);
+        for attachment in stale {
+            self.detach(&attachment).await;
+        }
+        match &call.ipam {
+            Ipam::Agent => Ok(()),
+            Ipam::Delegate(name) => {
+                ipam::run(name, Command::Gc, request, request.timeout()).await.map(drop)
+            }
+        }
+    }
+
+    /// Whether an ADD could be served.
+    pub async fn status(&self) -> Result<(), PortError> {
+        self.own_blocks().await?;
+        if !self.0.switch.rows().status().connected {
+            return Err(PortError::Away("the switch's database"));
+        }
+        if !self.0.switch.flows().status().connected {
+            return Err(PortError::Away("the switch"));
+        }
+        Ok(())
+    }
+
+    async fn own_blocks(&self) -> Result<Vec<IpNet>, PortError> {
+        let node = self.0.switch.own_node().await;
+        let node = node.ok_or_else(|| PortError::NoNode(self.0.config.node.to_string()))?;
+        Ok(node.blocks)
+    }
+
+    /// The network of the model that a configuration means.
+    async fn network_for(&self, config: &NetworkConfig) -> Result<NetworkName, PortError> {
+        let bridge = self.0.config.bridge.as_str();
+        if let Some(other) = config.bridge.as_deref().filter(|other| *other != bridge) {
+            let (found, ours) = (other.to_owned(), bridge.to_owned());
+            return Err(PortError::Bridge { found, ours });
+        }
+        if config.runtime.bandwidth != osier_cni::config::Bandwidth::default() {
+            return Err(PortError::Unsupported("runtimeConfig.bandwidth"));
+        }
+        self.own_blocks().await?;
+        let network = self.0.switch.with_view(|view| {
+            view.networks().values().find(|network| network.vni.get() == DEFAULT_VNI).cloned()
+        });
+        let network = network.await.ok_or(PortError::NoNetwork)?;
+        if let Some(other) = config.network.as_deref().filter(|n| *n != network.name.as_str()) {
+            return Err(PortError::OtherNetwork(other.to_owned()));
+        }
+        match config.vni {
+            Some(vni) if vni != network.vni.get() => Err(PortError::OtherNetwork(vni.to_string())),
+            _ => Ok(network.name),
+        }
+    }
+
+    /// The port that an earlier ADD made, if it is still right. What is wrong of it is taken away.
+    async fn reuse(
+        &self,
+        call: &AttachRequest,
+        key: &PortKey,
+        namespace: &Namespace,
+        locked: &Locked,
+    ) -> Option<Arc<PodPort>> {
+        let rivals = self.state().rivals(&call.attachment, key);
+        for port in rivals {
+            let same = port.attachment == call.attachment
+                && port.netns_id == namespace.id()
+                && port.key == *key;
+            if same && self.inspect(&port).await.is_ok() {
+                return Some(port);
+            }
+            info!(port = %port.key, container = port.attachment.container_id, "replaced");
+            // Its wire must be gone before the next one of its name is made.
+            self.take_away(&port, locked.share()).await.finished().await;
+        }
+        None
+    }
+
+    async fn inspect(&self, port: &PodPort) -> Result<(), PortError> {
+        let damaged = |what: String| Err(PortError::Damaged(what));
+        let namespace = Namespace::open(&port.netns)?;
+        if namespace.id() != port.netns_id {
+            return damaged(format!("{} is another namespace now", port.netns));
+        }
+        let name = &port.attachment.ifname;
+        let found = netlink::inspect(&namespace, name.clone()).await??;
+        if !found.up || found.mac != Some(port.mac) {
+            return damaged(format!("{name} is down or has another Ethernet address"));
+        }
+        match port.addresses.iter().find(|address| !found.addresses.contains(address)) {
+            Some(address) => damaged(format!("{name} has no {address}")),
+            None => Ok(()),
+        }
+    }
+
+    /// Each address with its router.
+    fn gateways(&self, addresses: &[IpAddr]) -> Vec<(IpAddr, IpAddr)> {
+        let state = self.state();
+        addresses.iter().filter_map(|a| Some((*a, state.gateway_for(*a)?))).collect()
+    }
+
+    fn full_checksums(&self) -> bool {
+        self.0.config.datapath == Datapath::Netdev
+    }
+
+    fn now(&self) -> Duration {
+        self.0.started.elapsed()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // A panic while it was held is a defect; what it holds is still the best that we know.
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A pod is `namespace:name`, any other container its own id.
+fn port_key(call: &AttachRequest) -> Result<PortKey, PortError> {
+    let device = match &call.pod {
+        Some(pod) => format!("{}:{}", pod.namespace, pod.name),
+        None => call.attachment.container_id.clone(),
+    };
+    let device = DeviceName::new(&device).map_err(PortError::Name)?;
+    let interface = InterfaceName::new(&call.attachment.ifname).map_err(PortError::Name)?;
+    Ok(PortKey { device, interface })
+}

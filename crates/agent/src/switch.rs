@@ -1,0 +1,202 @@
+//! The switch, as the rest of the agent sees it: ports come and go, the view changes, and what
+//! that means is compiled and brought there.
+//!
+//! The only place that joins the compiler with the reconcilers. Callers wait for what they asked,
+//! and share transactions and bundles with whoever asks at the same time.
+
+use crate::desired::{PREFIX, PodPort};
+use osier_compiler::{
+    Attachment, CLASS, CLASS_MASK, CompileError, Compiled, Compiler, LEARNED, LocalPorts,
+};
+use osier_model::{Change, Fabric, Key, Node, NodeName, PortKey, View};
+use osier_openflow::port_no::PortNo;
+use osier_openflow::session::{Backoff, Dialer, Endpoint, Options as SessionOptions};
+use osier_southbound::flows::{self, CookieClass, FlowReconciler};
+use osier_southbound::rows::{self, RowReconciler};
+use std::collections::BTreeMap;
+use std::path::Path;
+use thiserror::Error;
+use tokio::sync::Mutex;
+
+/// What the switch did not do.
+#[derive(Debug, Error)]
+pub enum SwitchError {
+    /// No flows can be made.
+    #[error("no flows can be made of it")]
+    Compile(#[from] CompileError),
+    /// The flows are not on the switch.
+    #[error("the flows are not on the switch")]
+    Flows(#[from] flows::ChangeError),
+    /// The port is not on the switch.
+    #[error("the port is not on the switch")]
+    Rows(#[from] rows::ChangeError),
+    /// The switch gave no number to a port.
+    #[error("the switch gave port {0} no number")]
+    NoNumber(String),
+}
+
+/// The node's switch.
+#[derive(Debug)]
+pub struct Switch {
+    node: NodeName,
+    bridge: String,
+    compiler: Mutex<Compiler>,
+    flows: FlowReconciler,
+    rows: RowReconciler,
+}
+
+/// Whose rows are ours.
+pub fn row_ownership() -> rows::Ownership {
+    rows::Ownership::new(PREFIX, "agent")
+}
+
+fn flow_ownership() -> flows::Ownership {
+    flows::Ownership {
+        cookies: CookieClass { value: CLASS, mask: CLASS_MASK },
+        learned: Some(CookieClass { value: LEARNED, mask: CLASS_MASK }),
+        // Where the compiler has them: two for each network.
+        groups: 0x4000_0000..=0x41ff_ffff,
+        meters: 0x4000_0000..=0x41ff_ffff,
+        tun_metadata: 0..=3,
+    }
+}
+
+// === impl Switch ===
+
+impl Switch {
+    /// A switch whose fixed ports are known. Nothing of its flows is changed before
+    /// [`Self::begin`].
+    pub fn new(
+        node: NodeName,
+        fabric: Fabric,
+        local: LocalPorts,
+        bridge: &str,
+        management: &Path,
+        rows: RowReconciler,
+    ) -> Self {
+        let endpoint = Endpoint::Unix(management.to_owned());
+        let dialer = Dialer::new(endpoint, SessionOptions::default(), Backoff::default());
+        let flows = FlowReconciler::start(dialer, flow_ownership(), flows::Options::default());
+        let compiler = Mutex::new(Compiler::new(node.clone(), fabric, local));
+        Self { node, bridge: bridge.to_owned(), compiler, flows, rows }
+    }
+
+    /// Takes the first view and the ports that live, and makes the switch's flows so. What is so
+    /// already is not touched.
+    pub async fn begin(
+        &self,
+        view: impl IntoIterator<Item = Change>,
+        ports: impl IntoIterator<Item = &PodPort>,
+    ) -> Result<(), SwitchError> {
+        let settling = {
+            let mut compiler = self.compiler.lock().await;
+            for change in view {
+                compiler.apply(change)?;
+            }
+            for port in ports {
+                compiler.apply(Change::Put(port.object(&self.node)))?;
+                compiler.attach(port.key.clone(), place(port, port.ofport))?;
+            }
+            let all = compiler.all()?;
+            self.send(all).await?
+        };
+        // They were taken in before it may begin.
+        self.flows.resume().await.map_err(flows::ChangeError::from)?;
+        Ok(settling.await?)
+    }
+
+    /// The view changed. Ports of this node are the agent's own to know: what the view says of
+    /// them is left out.
+    pub async fn change(&self, changes: Vec<Change>) -> Result<(), SwitchError> {
+        let settling = {
+            let mut compiler = self.compiler.lock().await;
+            let mut compiled = Vec::new();
+            for change in changes {
+                compiled.extend(compiler.apply(change)?);
+            }
+            self.send(compiled).await?
+        };
+        Ok(settling.await?)
+    }
+
+    /// Brings a port's flows to the switch.
+    pub async fn add_flows(&self, port: &PodPort, ofport: u16) -> Result<(), SwitchError> {
+        let settling = {
+            let mut compiler = self.compiler.lock().await;
+            let mut compiled = compiler.apply(Change::Put(port.object(&self.node)))?;
+            compiled.extend(compiler.attach(port.key.clone(), place(port, ofport))?);
+            self.send(compiled).await?
+        };
+        Ok(settling.await?)
+    }
+
+    /// Takes a port's flows off the switch.
+    pub async fn remove_flows(&self, key: &PortKey) -> Result<(), SwitchError> {
+        let settling = {
+            let mut compiler = self.compiler.lock().await;
+            let mut compiled = compiler.detach(key)?;
+            compiled.extend(compiler.apply(Change::Delete(Key::Port(key.clone())))?);
+            self.send(compiled).await?
+        };
+        Ok(settling.await?)
+    }
+
+    /// Attaches a port, with its record: its number at the switch.
+    pub async fn add_rows(&self, port: &PodPort) -> Result<u16, SwitchError> {
+        let settling = self.rows.put(port.owner(), port.rows(&self.bridge)).await?;
+        let applied = settling.await?;
+        let number = applied.ofport(&port.host).and_then(|number| u16::try_from(number).ok());
+        number.ok_or_else(|| SwitchError::NoNumber(port.host.clone()))
+    }
+
+    /// Detaches a port. Its record goes with it.
+    pub async fn remove_rows(&self, port: &PodPort) -> Result<(), SwitchError> {
+        self.rows.remove(port.owner()).await?.await?;
+        Ok(())
+    }
+
+    /// Whether the switch has a port, and what it says of it.
+    pub async fn port(&self, host: &str) -> Option<rows::InterfaceState> {
+        self.rows.interface(host).await.ok().flatten()
+    }
+
+    /// Looks at the view.
+    pub async fn with_view<T>(&self, look: impl FnOnce(&View) -> T) -> T {
+        look(self.compiler.lock().await.view())
+    }
+
+    /// This node, if the view has it.
+    pub async fn own_node(&self) -> Option<Node> {
+        self.with_view(|view| view.nodes().get(&self.node).cloned()).await
+    }
+
+    /// How its flows are.
+    pub fn flows(&self) -> &FlowReconciler {
+        &self.flows
+    }
+
+    /// How its rows are.
+    pub fn rows(&self) -> &RowReconciler {
+        &self.rows
+    }
+
+    /// Queues plans, in the order in which they were compiled: the compiler is locked meanwhile.
+    async fn send(&self, compiled: Vec<Compiled>) -> Result<flows::Settling, SwitchError> {
+        // The last plan of an owner is the one that counts.
+        let plans: BTreeMap<String, flows::Plan> = compiled
+            .into_iter()
+            .map(|Compiled { owner, plan }| {
+                let osier_compiler::Plan { tlvs, meters, groups, flows } = plan;
+                (owner.to_string(), flows::Plan { tlvs, meters, groups, flows })
+            })
+            .collect();
+        let transaction = plans
+            .into_iter()
+            .fold(flows::Transaction::new(), |all, (owner, plan)| all.put(owner, plan));
+        Ok(self.flows.transaction(transaction).await?)
+    }
+}
+
+fn place(port: &PodPort, ofport: u16) -> Attachment {
+    Attachment { ofport: PortNo(ofport.into()), tag: port.tag }
+}

@@ -1,0 +1,215 @@
+//! Nodes with an agent each, and pods made by the plugin.
+
+use osier_agent::AgentError;
+use osier_agent::config::Config;
+use osier_testbed::{Fabric, Family, Lab, Netns, Node, wait_until};
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+use std::io::Write;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tokio::sync::watch;
+
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The plugin's executable, built where this test is.
+fn plugin() -> &'static Path {
+    static PLUGIN: OnceLock<PathBuf> = OnceLock::new();
+    PLUGIN.get_or_init(|| {
+        let built = Command::new(env!("CARGO")).args(["build", "-q", "-p", "osier-cni"]).status();
+        assert!(built.unwrap().success(), "the plugin cannot be built");
+        let test = std::env::current_exe().unwrap();
+        test.parent().unwrap().parent().unwrap().join("osier-cni")
+    })
+}
+
+/// A view of nodes with a block of each family.
+pub(crate) fn view(fabric: &Fabric, length: u8) -> String {
+    let mut text = String::from(
+        "fabric: { tunnel: geneve, cluster: [10.1.0.0/16, 'fd01::/48'] }\nobjects:\n\
+         - { kind: router, name: default, vrf: 0 }\n\
+         - { kind: network, name: pods, vni: 1, router: default, reach: routed }\n",
+    );
+    for (n, node) in (1..).zip(fabric.nodes()) {
+        let address = node.underlay();
+        let blocks = format!("[10.1.{n}.0/{length}, 'fd01:0:0:{n}::/64']");
+        let addresses = format!("tunnel: '{address}', addresses: ['{address}']");
+        writeln!(text, "- {{ kind: node, name: n{n}, {addresses}, blocks: {blocks} }}").unwrap();
+    }
+    text
+}
+
+/// An agent in a node's namespace; stops when dropped.
+pub(crate) struct Agent {
+    stop: watch::Sender<bool>,
+    thread: Option<JoinHandle<Result<(), AgentError>>>,
+    pub(crate) socket: PathBuf,
+}
+
+impl Agent {
+    /// Starts it, and waits until it serves.
+    pub(crate) fn start(node: &Node, view: &str) -> Self {
+        let agent = Self::launch(node, view);
+        wait_until("the agent's socket", PATIENCE, || {
+            assert!(!agent.thread.as_ref().unwrap().is_finished(), "the agent ended");
+            std::os::unix::net::UnixStream::connect(&agent.socket).map(drop)
+        })
+        .unwrap();
+        agent
+    }
+
+    pub(crate) fn launch(node: &Node, view: &str) -> Self {
+        let directory = node.ovs().dir();
+        let path = directory.join("view.yaml");
+        std::fs::write(&path, view).unwrap();
+        let (run, name) = (directory.display(), node.name());
+        let text = format!(
+            "node = '{name}'\ndatapath = 'netdev'\novsdb = '{}'\novs_run_dir = '{run}'\n\
+             cni_socket = '{run}/cni.sock'\nview = '{}'\ncool_down_seconds = 0\n",
+            node.ovs().db_socket().display(),
+            path.display(),
+        );
+        let config = Config::parse(&text, Path::new("agent.toml")).unwrap();
+        let socket = config.cni_socket.clone();
+        let (stop, stopped) = watch::channel(false);
+        let netns = node.netns().clone();
+        // A thread in the node's namespace; all threads that the runtime makes are in it, too.
+        let thread = std::thread::spawn(move || {
+            let work = || {
+                let runtime = tokio::runtime::Builder::new_multi_thread()
+                    .worker_threads(2)
+                    .enable_all()
+                    .build()
+                    .unwrap();
+                runtime.block_on(osier_agent::run(config, stopped))
+            };
+            netns.within(work).unwrap()
+        });
+        Self { stop, thread: Some(thread), socket }
+    }
+
+    /// Stops it, and tells how it ended.
+    pub(crate) fn stop(mut self) -> Result<(), AgentError> {
+        self.end().unwrap()
+    }
+
+    /// Waits for it to give up: why.
+    pub(crate) fn stop_by_itself(mut self) -> AgentError {
+        self.thread.take().unwrap().join().unwrap().unwrap_err()
+    }
+
+    fn end(&mut self) -> Option<Result<(), AgentError>> {
+        let _ = self.stop.send(true);
+        Some(self.thread.take()?.join().expect("the agent does not panic"))
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        if let Some(Err(error)) = self.end() {
+            eprintln!("the agent ended: {error}: {:?}", std::error::Error::source(&error));
+        }
+    }
+}
+
+/// A pod, as a runtime knows it.
+pub(crate) struct Pod {
+    pub(crate) netns: Netns,
+    pub(crate) name: String,
+    pub(crate) container: String,
+    pub(crate) config: Value,
+}
+
+impl Pod {
+    pub(crate) fn new(lab: &Lab, name: &str, agent: &Agent) -> Self {
+        let config = json!({
+            "cniVersion": "1.1.0", "name": "net", "type": "osier", "agentSocket": agent.socket,
+        });
+        let container = format!("container-{name}");
+        Self { netns: lab.netns(name).unwrap(), name: name.to_owned(), container, config }
+    }
+
+    pub(crate) fn path(&self) -> String {
+        format!("/run/netns/{}", self.netns.name())
+    }
+
+    /// Calls the plugin.
+    pub(crate) fn call(&self, command: &str) -> Output {
+        self.call_with(command, &self.path())
+    }
+
+    pub(crate) fn call_with(&self, command: &str, netns: &str) -> Output {
+        let args = format!("IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME={}", self.name);
+        let mut child = Command::new(plugin())
+            .env_clear()
+            .env("CNI_COMMAND", command)
+            .env("CNI_CONTAINERID", &self.container)
+            .env("CNI_NETNS", netns)
+            .env("CNI_IFNAME", "eth0")
+            .env("CNI_ARGS", args)
+            .env("CNI_PATH", "/usr/lib/cni:/opt/cni/bin")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(self.config.to_string().as_bytes()).unwrap();
+        child.wait_with_output().unwrap()
+    }
+
+    /// Attaches it: the result.
+    pub(crate) fn add(&self) -> Value {
+        succeeds(&self.call("ADD"))
+    }
+
+    /// Attaches it: its addresses.
+    pub(crate) fn addresses(&self) -> Vec<IpAddr> {
+        addresses(&self.add())
+    }
+
+    /// Expects a call to fail: the error.
+    pub(crate) fn fails(&self, command: &str) -> Value {
+        failed(&self.call(command))
+    }
+}
+
+pub(crate) fn addresses(result: &Value) -> Vec<IpAddr> {
+    let ips = result["ips"].as_array().unwrap();
+    let address = |ip: &Value| {
+        let (address, _) = ip["address"].as_str().unwrap().split_once('/').unwrap();
+        address.parse().unwrap()
+    };
+    ips.iter().map(address).collect()
+}
+
+pub(crate) fn succeeds(output: &Output) -> Value {
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}");
+    if said.is_empty() { Value::Null } else { serde_json::from_str(&said).unwrap() }
+}
+
+pub(crate) fn failed(output: &Output) -> Value {
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(!output.status.success(), "{said}");
+    serde_json::from_str(&said).unwrap()
+}
+
+/// Ports of pods on a node's switch, as `ovs-vsctl` lists them.
+pub(crate) fn pod_ports(node: &Node) -> Vec<String> {
+    let listed = node.ovs().vsctl(&["--no-wait", "list-ports", "br-int"]).unwrap();
+    listed.lines().filter(|name| name.starts_with("veth")).map(str::to_owned).collect()
+}
+
+/// Interfaces of pods on a node, as `ip` lists them.
+pub(crate) fn pod_links(node: &Node) -> usize {
+    node.netns().ip("-brief link show type veth").unwrap().matches("veth").count()
+}
+
+pub(crate) fn one_node() -> (Lab, Fabric) {
+    let lab = Lab::new().unwrap();
+    let fabric = Fabric::new(&lab, Family::Ipv4, 1).unwrap();
+    (lab, fabric)
+}
