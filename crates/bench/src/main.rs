@@ -6,6 +6,8 @@
 mod figure;
 mod measure;
 mod openflow;
+mod ovsdb;
+mod southbound;
 mod switch;
 mod workload;
 
@@ -23,7 +25,13 @@ NAME ratio=OURS/RIVAL goal<=GOAL ours=TIME rival=TIME.
   --strict    exit with 1 if a goal is missed";
 
 /// All that can be measured.
-const SUITES: &[Suite] = &[openflow::BUNDLE, openflow::DECODE];
+const SUITES: &[Suite] = &[
+    openflow::BUNDLE,
+    openflow::DECODE,
+    ovsdb::PORTS_WRITTEN,
+    southbound::RESYNC,
+    southbound::CHANGE,
+];
 
 /// Figures that one measurement yields together.
 struct Suite {
