@@ -343,7 +343,7 @@ fn add(m: &mut Match, item: Item<'_>) -> Result<(), ParseError> {
         let empty = Value::from_bytes(&[]);
         return m.insert(field, &empty, Some(&empty)).map_err(|e| ParseError::new(e.to_string()));
     }
-    if item.value == "*" || item.value == "ANY" {
+    if item.value == "*" {
         return Ok(());
     }
     let (value, mask) = value::parse(field, item.value)?;
@@ -416,4 +416,20 @@ fn field_of(m: &Match, name: &str) -> Option<Field> {
         "in_port" => Field::IN_PORT,
         _ => return Field::by_name(name),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::field::Field;
+    use crate::flow::Flow;
+
+    #[test]
+    fn a_star_matches_all_and_any_is_a_port() {
+        // As ovs-ofctl reads them; found by fuzzing.
+        let star: Flow = "in_port=*,actions=drop".parse().unwrap();
+        assert!(star.matching.is_any());
+        let any: Flow = "in_port=ANY,actions=drop".parse().unwrap();
+        assert_eq!(any.matching.get_u128(Field::IN_PORT), Some((0xffff_ffff, 0xffff_ffff)));
+        assert!("reg0=ANY,actions=drop".parse::<Flow>().is_err());
+    }
 }
