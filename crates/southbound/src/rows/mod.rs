@@ -12,7 +12,6 @@
 
 mod desired;
 mod diff;
-mod diff_port;
 mod driver;
 mod error;
 mod fight;

@@ -2,6 +2,7 @@
 //! `ovs-vsctl` is the oracle.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
 
+mod hostile;
 mod lab;
 mod model;
 mod real;

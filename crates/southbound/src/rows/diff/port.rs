@@ -1,10 +1,10 @@
 //! The operations for a port and all that hangs on it: interfaces, QoS and queues.
 
-use super::diff::{Build, Obstacle, foreign};
-use super::item::{Key, PortItem, QosItem};
-use super::mirror::{has, references};
-use super::ownership::string;
-use super::wants::Wants;
+use super::{Build, Obstacle, foreign};
+use crate::rows::item::{Key, PortItem, QosItem};
+use crate::rows::mirror::{has, references};
+use crate::rows::ownership::string;
+use crate::rows::wants::Wants;
 use osier_ovsdb::{Atom, Row, Uuid, Value};
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -4,16 +4,19 @@
 //! Guards: a bridge to which ports are added must still be there, else they would silently go as
 //! unreferenced rows do. That a name is still free is the database's own constraint.
 
+mod port;
+mod root;
+
 use super::desired::{Cause, Desired, Entry};
 use super::error::Trouble;
 use super::item::{Item, Key};
 use super::mirror::{Mirror, references};
-use super::ownership::{Ownership, external_id, string, text};
-use super::plan::SettingColumn;
+use super::ownership::{Ownership, string, text};
 use super::wants::{RowDiff, Wants};
 use osier_ovsdb::error::OperationError;
-use osier_ovsdb::op::{Mutator, Until};
+use osier_ovsdb::op::Until;
 use osier_ovsdb::{Atom, Condition, Fields, Mutation, Operation, Row, Transaction, Uuid, Value};
+use root::Settings;
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -69,14 +72,6 @@ pub(super) struct Build<'a> {
     removed_ports: BTreeMap<Uuid, Vec<Atom>>,
     settings: Settings,
     pub(super) effects: Effects,
-}
-
-/// Changes of the switch's own row.
-#[derive(Default)]
-struct Settings {
-    new: BTreeMap<SettingColumn, Vec<(Atom, Atom)>>,
-    gone: BTreeMap<SettingColumn, Vec<Atom>>,
-    record: Option<BTreeSet<String>>,
 }
 
 // === impl Desired ===
@@ -239,25 +234,25 @@ impl<'a> Build<'a> {
         Ok(())
     }
 
-    pub(super) fn is_wanted(&self, key: &Key) -> bool {
+    fn is_wanted(&self, key: &Key) -> bool {
         self.entries.contains_key(key)
     }
 
     /// Whether there is a bridge of this name, behind what is done so far.
-    pub(super) fn has_bridge(&self, name: &str) -> bool {
+    fn has_bridge(&self, name: &str) -> bool {
         let row = self.mirror.bridges.named(name);
         self.new_bridges.contains_key(name)
             || row.is_some_and(|row| !self.gone_bridges.contains(&row.uuid()))
     }
 
     /// Adds a port to a bridge.
-    pub(super) fn attach(&mut self, bridge: &Arc<str>, port: Atom) {
+    fn attach(&mut self, bridge: &Arc<str>, port: Atom) {
         self.added_ports.entry(Arc::clone(bridge)).or_default().push(port);
         self.effects.updated += 1;
     }
 
     /// Takes a port from the bridges that have it, except one.
-    pub(super) fn detach(&mut self, port: Uuid, except: Option<&str>) {
+    fn detach(&mut self, port: Uuid, except: Option<&str>) {
         let mirror = self.mirror;
         for bridge in mirror.bridges_with(port) {
             let stays = except.is_some() && string(bridge, "name") == except;
@@ -268,50 +263,8 @@ impl<'a> Build<'a> {
         }
     }
 
-    fn put_setting(
-        &mut self,
-        column: SettingColumn,
-        key: &Arc<str>,
-        value: &Atom,
-    ) -> Result<(), Obstacle> {
-        let atom = Atom::from(&**key);
-        let root = self.mirror.root.as_deref();
-        let held = root.and_then(|root| root.get(column.as_str())?.get(&atom));
-        if held == Some(value) {
-            return Ok(());
-        }
-        if let (Some(root), Some(held)) = (root, held)
-            && !self.record().contains(&record_name(column, key))
-        {
-            let found = text(held).unwrap_or_default().to_owned();
-            return Err(Obstacle::Taken { found, row: root.uuid() });
-        }
-        if held.is_some() {
-            self.settings.gone.entry(column).or_default().push(atom.clone());
-        }
-        self.settings.new.entry(column).or_default().push((atom, value.clone()));
-        self.record().insert(record_name(column, key));
-        self.effects.updated += 1;
-        Ok(())
-    }
-
-    fn remove_setting(&mut self, column: SettingColumn, key: &Arc<str>) {
-        if self.record().remove(&record_name(column, key)) {
-            self.settings.gone.entry(column).or_default().push(Atom::from(&**key));
-            self.effects.updated += 1;
-        }
-    }
-
-    /// The settings that are ours.
-    fn record(&mut self) -> &mut BTreeSet<String> {
-        let root = self.mirror.root.as_deref();
-        let held = root.map(|root| self.ownership.recorded(root)).unwrap_or_default();
-        let held = || held.split(' ').filter(|name| !name.is_empty()).map(str::to_owned).collect();
-        self.settings.record.get_or_insert_with(held)
-    }
-
     /// Changes a row.
-    pub(super) fn update(&mut self, row: &Row, diff: RowDiff) {
+    fn update(&mut self, row: &Row, diff: RowDiff) {
         let (table, conditions) = (row.table().to_string(), vec![Condition::uuid(row.uuid())]);
         if !(diff.update.is_empty() && diff.mutations.is_empty()) {
             self.effects.updated += 1;
@@ -327,7 +280,7 @@ impl<'a> Build<'a> {
     }
 
     /// Inserts a row, and gives how to refer to it.
-    pub(super) fn insert(&mut self, table: &'static str, row: Fields) -> Atom {
+    fn insert(&mut self, table: &'static str, row: Fields) -> Atom {
         let name = format!("row{}", self.operations.len());
         let reference = Atom::NamedUuid(name.as_str().into());
         let name = Some(name.into());
@@ -337,7 +290,7 @@ impl<'a> Build<'a> {
     }
 
     /// Deletes a row that nothing holds.
-    pub(super) fn delete(&mut self, table: &'static str, row: Uuid) {
+    fn delete(&mut self, table: &'static str, row: Uuid) {
         let conditions = vec![Condition::uuid(row)];
         self.push(Operation::Delete { table: table.into(), conditions });
         self.effects.deleted += 1;
@@ -400,68 +353,8 @@ impl<'a> Build<'a> {
         }
         guards
     }
-
-    /// Changes the switch's own row, always: its counter of configurations goes up.
-    fn change_root(&mut self, new_bridges: Vec<Atom>) {
-        let settings = std::mem::take(&mut self.settings);
-        let record_key = self.ownership.names.record.clone();
-        let mut new = settings.new;
-        let mut gone = settings.gone;
-        let root = self.mirror.root.as_deref();
-        if let Some(record) = settings.record {
-            let held = root.and_then(|root| external_id(root, &record_key)).unwrap_or_default();
-            let wanted = record.into_iter().collect::<Vec<_>>().join(" ");
-            if wanted != held {
-                gone.entry(SettingColumn::ExternalIds).or_default().push(record_key.clone());
-                if !wanted.is_empty() {
-                    let pair = (record_key, wanted.into());
-                    new.entry(SettingColumn::ExternalIds).or_default().push(pair);
-                }
-            }
-        }
-        let Some(root) = root else {
-            let mut row: Fields = vec![("next_cfg".into(), 1.into())];
-            row.push(("bridges".into(), Value::set(new_bridges)));
-            let maps = new.into_iter();
-            row.extend(maps.map(|(column, pairs)| (column.as_str().into(), Value::map(pairs))));
-            self.push(Operation::Insert {
-                table: "Open_vSwitch".into(),
-                row,
-                name: None,
-                uuid: None,
-            });
-            return;
-        };
-        let mut diff = RowDiff::default();
-        if !new_bridges.is_empty() {
-            diff.mutations.push(Mutation::insert("bridges", Value::set(new_bridges)));
-        }
-        if !self.gone_bridges.is_empty() {
-            let gone = self.gone_bridges.iter().map(|bridge| Atom::Uuid(*bridge));
-            diff.mutations.push(Mutation::delete("bridges", Value::set(gone)));
-        }
-        for column in [SettingColumn::OtherConfig, SettingColumn::ExternalIds] {
-            let (new, gone) = (new.remove(&column), gone.remove(&column));
-            let name = column.as_str();
-            diff.change_map(
-                name,
-                root.get(name),
-                gone.unwrap_or_default(),
-                new.unwrap_or_default(),
-            );
-        }
-        let (column, value) = ("next_cfg".into(), 1.into());
-        diff.mutations.push(Mutation { column, mutator: Mutator::Add, value });
-        let conditions = vec![Condition::uuid(root.uuid())];
-        let mutations = diff.mutations;
-        self.push(Operation::Mutate { table: "Open_vSwitch".into(), conditions, mutations });
-    }
 }
 
-pub(super) fn foreign(table: &'static str, name: &str, row: &Row) -> Obstacle {
+fn foreign(table: &'static str, name: &str, row: &Row) -> Obstacle {
     Obstacle::Foreign { table, name: name.to_owned(), row: row.uuid() }
-}
-
-fn record_name(column: SettingColumn, key: &str) -> String {
-    format!("{}:{key}", column.as_str())
 }
