@@ -72,16 +72,20 @@ async fn lies_and_cut_messages_end_only_the_connection() {
     let lies: [&[u8]; 3] = [b"[1]", b"{\"id\":}", update];
     for (number, garbage) in lies.into_iter().enumerate() {
         peer.server.inject(garbage);
-        peer.server.faults(|faults| faults.cut_next = true);
         let plan = Plan::default().port(Port::internal("br0", format!("p{number}")));
         put(&peer.rows, "port", plan).await.unwrap();
     }
-    peer.server.faults(|faults| faults.wrong_types = true);
-    let plan = Plan::default().port(Port::internal("br0", "last"));
-    let settling = peer.rows.put("port", plan).await.unwrap();
-    eventually("it is not connected", SOON, || !peer.rows.status().connected).await;
-    peer.server.faults(|faults| faults.wrong_types = false);
-    settling.await.unwrap();
+    for wrong_types in [false, true] {
+        peer.server.faults(|faults| {
+            faults.wrong_types = wrong_types;
+            faults.cut_next = !wrong_types;
+        });
+        let plan = Plan::default().port(Port::internal("br0", format!("wrong{wrong_types}")));
+        let settling = peer.rows.put("port", plan).await.unwrap();
+        eventually("it is not connected", SOON, || !peer.rows.status().connected).await;
+        peer.server.faults(|faults| (faults.wrong_types, faults.cut_next) = (false, false));
+        settling.await.unwrap();
+    }
 }
 
 #[tokio::test]
