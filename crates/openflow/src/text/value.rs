@@ -152,16 +152,16 @@ pub(super) fn write(
         Format::Ipv4 => ipv4(out, number, number_mask),
         Format::Ipv6 => ipv6(out, number, number_mask),
         Format::Ethernet => ethernet(out, number, number_mask),
-        Format::Port => write!(out, "{}", port(field, number)),
+        Format::Port if mask.is_none() => write!(out, "{}", port(field, number)),
         Format::Fragment => out.write_str(fragment(number, number_mask.unwrap_or(3))),
         Format::PacketType => packet_type(out, number),
         Format::CtState | Format::TcpFlags | Format::TunnelFlags => {
             flags(out, flag_names(field.format()).unwrap_or(&[]), number, number_mask)
         }
-        Format::Decimal | Format::Hexadecimal => {
+        Format::Port | Format::Decimal | Format::Hexadecimal => {
             match field.format() {
-                Format::Decimal => write!(out, "{number}")?,
-                _ => hex_bytes(out, value)?,
+                Format::Hexadecimal => hex_bytes(out, value)?,
+                _ => write!(out, "{number}")?,
             }
             let Some(mask) = mask else { return Ok(()) };
             out.write_char('/')?;
@@ -229,7 +229,8 @@ pub(super) fn parse(field: Field, text: &str) -> Result<(Value, Option<Value>), 
             }
         }
         Format::PacketType => return Ok((fits(parse_packet_type(text)?)?, None)),
-        Format::Port => {
+        // A part of a port's number is just bits; `ovs-ofctl` prints them so, too.
+        Format::Port if !text.contains('/') => {
             let port = parse_port(text)?;
             let number = match field {
                 Field::IN_PORT_NXM => port.to_16().map(u32::from),
@@ -356,4 +357,19 @@ fn long_bytes(field: Field, text: &str) -> Result<Vec<u8>, ParseError> {
         .step_by(2)
         .map(|i| u8::from_str_radix(&even[i..i + 2], 16).map_err(|_| bad()))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::flow::Flow;
+
+    #[test]
+    fn bits_of_a_port_print_with_their_mask() {
+        // As ovs-ofctl prints it; found by fuzzing: the mask was left out.
+        let flow: Flow = "actions=load:0xab->NXM_OF_IN_PORT[0..7]".parse().unwrap();
+        assert_eq!(flow.to_string(), "actions=set_field:171/0xff->in_port");
+        assert_eq!(flow.to_string().parse(), Ok(flow));
+        let flow: Flow = "in_port=LOCAL actions=load:7->NXM_OF_IN_PORT[]".parse().unwrap();
+        assert_eq!(flow.to_string(), "in_port=LOCAL actions=set_field:7->in_port");
+    }
 }
