@@ -7,6 +7,7 @@ mod figure;
 mod measure;
 mod openflow;
 mod ovsdb;
+mod restore;
 mod southbound;
 mod switch;
 mod workload;
@@ -31,6 +32,7 @@ const SUITES: &[Suite] = &[
     ovsdb::PORTS_WRITTEN,
     southbound::RESYNC,
     southbound::CHANGE,
+    restore::RESTORED,
 ];
 
 /// Figures that one measurement yields together.

@@ -15,14 +15,14 @@ use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-const FLOWS: usize = 100_000;
+pub(crate) const FLOWS: usize = 100_000;
 const FEW: usize = 1_000;
 /// Flows that one owner wants: those of a pod, say.
 const EACH: usize = 10;
 /// Changes that make one measurement: one alone is too short to time.
 const CHANGES: usize = 200;
 /// What may take long here takes seconds.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 /// The class of cookies that are ours here.
 const CLASS: u64 = 0x6f73 << 48;
 
@@ -138,16 +138,9 @@ impl Changing {
 impl Reconciled {
     /// Wants these flows, of a switch that it has no session with yet.
     async fn start(endpoint: Endpoint, flows: &[Flow]) -> Result<Self> {
-        let ownership = Ownership {
-            cookies: CookieClass { value: CLASS, mask: 0xffff << 48 },
-            learned: None,
-            groups: 1..=1,
-            meters: 1..=1,
-            tun_metadata: 0..=0,
-        };
         let (sessions, source) = mpsc::channel(1);
         let options = Options { paused: false, queue: FLOWS, ..Options::default() };
-        let reconciler = FlowReconciler::start(source, ownership, options);
+        let reconciler = FlowReconciler::start(source, ownership(), options);
         for (owner, flows) in flows.chunks(EACH).enumerate() {
             // On the switch with the first session.
             drop(reconciler.put(name(owner), Plan::flows(flows.iter().cloned())).await?);
@@ -177,12 +170,23 @@ impl Reconciled {
     }
 }
 
+/// Flows with cookies of our class are ours.
+pub(crate) fn ownership() -> Ownership {
+    Ownership {
+        cookies: CookieClass { value: CLASS, mask: 0xffff << 48 },
+        learned: None,
+        groups: 1..=1,
+        meters: 1..=1,
+        tun_metadata: 0..=0,
+    }
+}
+
 fn name(owner: usize) -> String {
     format!("pod {owner}")
 }
 
 /// The workload's flows, with cookies of ours.
-fn flows(count: usize) -> Result<Vec<Flow>> {
+pub(crate) fn flows(count: usize) -> Result<Vec<Flow>> {
     let parse = |(i, line): (usize, &str)| {
         let flow: Flow = line.parse().with_context(|| line.to_owned())?;
         Ok(Flow { cookie: CLASS | i as u64, ..flow })
@@ -190,7 +194,7 @@ fn flows(count: usize) -> Result<Vec<Flow>> {
     workload::flows(count).lines().enumerate().map(parse).collect()
 }
 
-fn text(flows: &[Flow]) -> Result<String> {
+pub(crate) fn text(flows: &[Flow]) -> Result<String> {
     let mut text = String::new();
     for flow in flows {
         writeln!(text, "{flow}")?;

@@ -3,7 +3,7 @@
 
 use anyhow::{Context, Result, ensure};
 use osier_openflow::session::Endpoint;
-use osier_testbed::{FailMode, Lab, Ovs, wait_until};
+use osier_testbed::{Endpoint as TestEndpoint, EndpointConfig, FailMode, Lab, Ovs, wait_until};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -33,6 +33,28 @@ impl Switch {
     /// Where its bridge speaks OpenFlow.
     pub(crate) fn endpoint(&self) -> Endpoint {
         Endpoint::Unix(self.ovs.mgmt_socket(BRIDGE))
+    }
+
+    /// Where its database listens.
+    pub(crate) fn db_socket(&self) -> PathBuf {
+        self.ovs.db_socket()
+    }
+
+    /// Attaches a pod.
+    pub(crate) fn attach(&self, config: &EndpointConfig) -> Result<TestEndpoint> {
+        Ok(TestEndpoint::attach(&self.ovs, BRIDGE, config)?)
+    }
+
+    pub(crate) fn vsctl(&self, args: &[&str]) -> Result<()> {
+        Ok(self.ovs.vsctl(args).map(drop)?)
+    }
+
+    pub(crate) fn kill_vswitchd(&mut self) {
+        self.ovs.kill_vswitchd();
+    }
+
+    pub(crate) fn start_vswitchd(&mut self) -> Result<()> {
+        Ok(self.ovs.start_vswitchd()?)
     }
 
     /// Keeps a text in a file that goes with the switch.
