@@ -13,6 +13,7 @@ use crate::netlink::{NamespaceId, NetlinkError, mtu_of_address};
 use crate::ports::Ports;
 use crate::switch::{Switch, SwitchError, row_ownership};
 use crate::view::{POLL, ViewDocument, ViewError, ViewFile};
+use ipnet::IpNet;
 use osier_compiler::LocalPorts;
 use osier_model::{Change, Key, Mac, Node, Object, Tunnel};
 use osier_openflow::port_no::PortNo;
@@ -24,7 +25,7 @@ use osier_southbound::rows::{
 };
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use thiserror::Error;
 use tokio::sync::watch;
 use tracing::{error, info, warn};
@@ -37,6 +38,8 @@ const GATEWAY_OFPORT: u32 = 2;
 const NODE_OWNER: &str = "node";
 /// How long the database may take to be there, before it is said that it is not.
 const DATABASE_PATIENCE: Duration = Duration::from_secs(10);
+/// How often the gateway's addresses and routes are put right without a reason.
+const GATEWAY_AUDIT: Duration = Duration::from_secs(10);
 
 /// Why the agent cannot run.
 #[derive(Debug, Error)]
@@ -292,19 +295,26 @@ async fn set_up_gateway(
     node: &Node,
     mtu: u16,
 ) -> Result<(), GatewayError> {
-    let document = view.current();
-    let nodes = document.objects.iter().filter_map(|object| match object {
-        Object::Node(node) => Some(node),
-        _ => None,
-    });
-    let pods = gateway::pod_prefixes(&document.fabric, nodes);
-    gateway::set_up(gateway::interface(node, &pods, mtu)).await?;
-    let script = gateway::nft_script(&pods, config.masquerade);
+    set_up_interface(view, node, mtu).await?;
+    let script = gateway::nft_script(&pod_prefixes(view), config.masquerade);
     if let Err(error) = gateway::apply_nft(&script).await {
         // Pods still reach one another and the node.
         error!(error = %Chain(&error), "pods do not reach the outside");
     }
     Ok(())
+}
+
+async fn set_up_interface(view: &ViewFile, node: &Node, mtu: u16) -> Result<(), GatewayError> {
+    gateway::set_up(gateway::interface(node, &pod_prefixes(view), mtu)).await
+}
+
+fn pod_prefixes(view: &ViewFile) -> Vec<IpNet> {
+    let document = view.current();
+    let nodes = document.objects.iter().filter_map(|object| match object {
+        Object::Node(node) => Some(node),
+        _ => None,
+    });
+    gateway::pod_prefixes(&document.fabric, nodes)
 }
 
 /// Looks at the view again and again.
@@ -317,8 +327,18 @@ async fn follow_view(
     metrics: &Metrics,
 ) {
     let mut ticks = tokio::time::interval(POLL);
+    let mut replayed = ports.switch().flows().replayed();
+    let mut set_up = Instant::now();
     loop {
         ticks.tick().await;
+        // A switch that started anew may have made its interfaces anew.
+        if replayed.has_changed().unwrap_or_default() || set_up.elapsed() >= GATEWAY_AUDIT {
+            replayed.mark_unchanged();
+            set_up = Instant::now();
+            if let Err(error) = set_up_interface(view, &node, mtu).await {
+                warn!(error = %Chain(&error), "the gateway is not as it should be");
+            }
+        }
         let changes = match view.look() {
             Ok(changes) if changes.is_empty() => continue,
             Ok(changes) => own_changes(changes, &node),

@@ -236,6 +236,12 @@ mod tests {
     }
 
     #[test]
+    fn the_example_shows_the_defaults() {
+        let example = parse(include_str!("../../../deploy/agent.toml")).unwrap();
+        assert_eq!(example, parse("").unwrap());
+    }
+
+    #[test]
     fn everything_said_is_heard() {
         let config = parse(
             "node = 'n1'\nbridge = 'ovsbrk8s'\ndatapath = 'netdev'\novsdb = '/a'\n\

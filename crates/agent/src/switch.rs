@@ -110,11 +110,16 @@ impl Switch {
     pub async fn change(&self, changes: Vec<Change>) -> Result<(), SwitchError> {
         let settling = {
             let mut compiler = self.compiler.lock().await;
-            let mut compiled = Vec::new();
+            let (mut compiled, mut refused) = (Vec::new(), None);
             for change in changes {
-                compiled.extend(compiler.apply(change)?);
+                match compiler.apply(change) {
+                    Ok(more) => compiled.extend(more),
+                    Err(error) => refused = refused.or(Some(error)),
+                }
             }
-            self.send(compiled).await?
+            // What could be compiled is brought there, whatever else could not.
+            let settling = self.send(compiled).await?;
+            refused.map_or(Ok(settling), Err)?
         };
         Ok(settling.await?)
     }

@@ -108,14 +108,20 @@ impl ViewDocument {
         Ok(document)
     }
 
-    /// The changes that lead from this view to the next. What goes, goes first: its numbers may be
-    /// another's in the next.
+    /// The changes that lead from this view to the next. What goes, and what gets another number,
+    /// goes first: its number may be another's in the next.
     pub fn changes_to(&self, next: &Self) -> Vec<Change> {
         let index = |document: &Self| -> BTreeMap<Key, Object> {
             document.objects.iter().map(|object| (object.key(), object.clone())).collect()
         };
         let (old, new) = (index(self), index(next));
-        let gone = old.keys().filter(|key| !new.contains_key(key)).cloned().map(Change::Delete);
+        let goes = |key: &&Key| match (&old[*key], new.get(*key)) {
+            (_, None) => true,
+            (Object::Network(old), Some(Object::Network(new))) => old.vni != new.vni,
+            (Object::Router(old), Some(Object::Router(new))) => old.vrf != new.vrf,
+            _ => false,
+        };
+        let gone = old.keys().filter(goes).cloned().map(Change::Delete);
         let put = next.objects.iter().filter(|object| old.get(&object.key()) != Some(object));
         gone.chain(put.cloned().map(Change::Put)).collect()
     }
@@ -211,6 +217,18 @@ objects:
         let mut direct = View::new(name, new.fabric.clone());
         apply(&mut direct, ViewDocument::default().changes_to(&new));
         assert_eq!(stepped, direct);
+    }
+
+    #[test]
+    fn numbers_may_be_swapped() {
+        let blue = "  - { kind: network, name: blue, vni: 7, router: default }\n";
+        let old = parse(&format!("{VIEW}{blue}")).unwrap();
+        let swapped = VIEW.replace("vni: 1,", "vni: 7,") + &blue.replace("vni: 7", "vni: 1");
+        let mut view = View::new(NodeName::new("n1").unwrap(), old.fabric.clone());
+        let steps = ViewDocument::default().changes_to(&old);
+        for change in steps.into_iter().chain(old.changes_to(&parse(&swapped).unwrap())) {
+            view.apply(change).unwrap();
+        }
     }
 
     #[test]

@@ -92,6 +92,8 @@ async fn agent(config: Config) -> anyhow::Result<()> {
     let (stop, stopped) = watch::channel(false);
     let mut terminate = signal(SignalKind::terminate()).context("signals cannot be heard")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("signals cannot be heard")?;
+    // Who wants the configuration or the view read anew sends this; the view is read by itself.
+    let _hangup = signal(SignalKind::hangup()).context("signals cannot be heard")?;
     tokio::spawn(async move {
         tokio::select! {
             _ = terminate.recv() => {}

@@ -9,6 +9,18 @@ use std::process::Command;
 
 /// Which of our crates each may use, outside of its tests. What is not named may use none.
 const MAY_USE: &[(&str, &[&str])] = &[
+    ("osier", &["osier-agent"]),
+    (
+        "osier-agent",
+        &[
+            "osier-cni",
+            "osier-compiler",
+            "osier-model",
+            "osier-openflow",
+            "osier-ovsdb",
+            "osier-southbound",
+        ],
+    ),
     ("osier-compiler", &["osier-model", "osier-openflow"]),
     ("osier-southbound", &["osier-openflow", "osier-ovsdb"]),
     ("osier-bench", &["osier-openflow", "osier-ovsdb", "osier-southbound", "osier-testbed"]),

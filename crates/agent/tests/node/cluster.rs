@@ -116,3 +116,23 @@ fn all_calls_of_a_runtime() {
     assert!(agent.stop().is_ok());
     assert_eq!(pod.fails("ADD")["code"], 11);
 }
+
+#[test]
+fn a_node_that_comes_later_is_reached() {
+    let lab = Lab::new().unwrap();
+    let mut fabric = Fabric::new(&lab, Family::Ipv4, 1).unwrap();
+    let alone = view(&fabric, 24);
+    let first = Agent::start(&fabric.nodes()[0], &alone);
+    let pod = Pod::new(&lab, "a", &first);
+    pod.add();
+    fabric.add_node().unwrap();
+    let both = view(&fabric, 24);
+    let second = Agent::start(&fabric.nodes()[1], &both);
+    let other = Pod::new(&lab, "b", &second);
+    let given = other.addresses();
+    let file = fabric.nodes()[0].ovs().dir().join("view.yaml");
+    // A wrong one in between changes nothing.
+    std::fs::write(&file, both.replace("kind: node", "kind: nude")).unwrap();
+    std::fs::write(&file, both).unwrap();
+    reaches(&pod.netns, &given);
+}

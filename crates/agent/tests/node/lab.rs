@@ -20,8 +20,12 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 fn plugin() -> &'static Path {
     static PLUGIN: OnceLock<PathBuf> = OnceLock::new();
     PLUGIN.get_or_init(|| {
-        let built = Command::new(env!("CARGO")).args(["build", "-q", "-p", "osier-cni"]).status();
-        assert!(built.unwrap().success(), "the plugin cannot be built");
+        let mut build = Command::new(env!("CARGO"));
+        build.args(["build", "-q", "-p", "osier-cni"]);
+        if !cfg!(debug_assertions) {
+            build.arg("--release");
+        }
+        assert!(build.status().unwrap().success(), "the plugin cannot be built");
         let test = std::env::current_exe().unwrap();
         test.parent().unwrap().parent().unwrap().join("osier-cni")
     })

@@ -1,7 +1,9 @@
 //! The agent on real switches, asked by the real plugin as a runtime would.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a panic is the report")]
 
+mod burst;
 mod cluster;
 mod failures;
 mod lab;
+mod outside;
 mod restart;

@@ -75,3 +75,24 @@ fn a_pod_that_is_made_anew_replaces_the_old_one() {
     assert_eq!(pod_ports(node).len(), 1);
     assert!(traffic::ping_until(&pod.netns, [10, 1, 1, 1].into(), PATIENCE).is_ok());
 }
+
+#[test]
+fn a_switch_that_died_gets_its_flows_back() {
+    let (lab, mut fabric) = one_node();
+    let view = view(&fabric, 24);
+    let agent = Agent::start(&fabric.nodes()[0], &view);
+    let pods = ["a", "b"].map(|name| Pod::new(&lab, name, &agent));
+    let given = pods.each_ref().map(Pod::addresses);
+    let node = &mut fabric.nodes_mut()[0];
+    node.kill_vswitchd();
+    node.start_vswitchd().unwrap();
+    for address in &given[1] {
+        assert!(traffic::ping_until(&pods[0].netns, *address, PATIENCE).is_ok());
+    }
+    // The gateway is put right also after somebody took its address.
+    fabric.nodes()[0].netns().ip("address flush dev osier0").unwrap();
+    assert!(traffic::ping_until(&pods[0].netns, [10, 1, 1, 1].into(), PATIENCE).is_ok());
+    let late = Pod::new(&lab, "late", &agent);
+    let addresses = late.addresses();
+    assert!(traffic::ping_until(&pods[0].netns, addresses[0], PATIENCE).is_ok());
+}
