@@ -56,12 +56,10 @@ pub(super) async fn run(
                     let mid_message = !framer.is_between_messages();
                     return Ended::Error(SessionError::Closed { mid_message });
                 }
-                Ok(_) => {
-                    life.heard();
-                    if let Err(error) = take_messages(&mut framer, &mut protocol) {
-                        return Ended::Error(error);
-                    }
-                }
+                Ok(count) => match take_messages(&mut framer, &mut protocol) {
+                    Ok(whole) => life.heard(count, whole),
+                    Err(error) => return Ended::Error(error),
+                },
                 Err(error) => return Ended::Error(SessionError::Io(error)),
             },
             written = writer.write(&protocol.out[sent..]), if unsent > 0 => match written {
@@ -92,11 +90,14 @@ pub(super) async fn run(
     }
 }
 
-fn take_messages(framer: &mut Framer, protocol: &mut Protocol<'_>) -> Result<(), SessionError> {
+/// Takes what is complete, and says whether there was any.
+fn take_messages(framer: &mut Framer, protocol: &mut Protocol<'_>) -> Result<bool, SessionError> {
+    let mut any = false;
     while let Some(message) = framer.next_message()? {
         protocol.message(message)?;
+        any = true;
     }
-    Ok(())
+    Ok(any)
 }
 
 /// Returns the method when its answer is overdue; never if nothing is due.
@@ -110,27 +111,65 @@ async fn late(deadline: Option<(Instant, &'static str)>) -> &'static str {
     }
 }
 
+/// Bytes of an unfinished message that are a sign of life. A large answer on its way brings that
+/// much in the time of a probe; a message that never ends, into which the peer's answers to our
+/// probes vanish, does not.
+const PROGRESS: usize = 64 << 10;
+
 /// The inactivity probe.
 struct Life {
     probe: Duration,
     /// When to probe, or to give up.
     until: Instant,
     probed: bool,
+    /// Bytes since the last sign of life.
+    unfinished: usize,
 }
 
 impl Life {
     fn new(probe: Duration) -> Self {
-        Self { probe, until: Instant::now() + probe, probed: false }
+        Self { probe, until: Instant::now() + probe, probed: false, unfinished: 0 }
     }
 
-    fn heard(&mut self) {
-        self.until = Instant::now() + self.probe;
-        self.probed = false;
+    /// Bytes came, and whether a whole message is among them.
+    fn heard(&mut self, bytes: usize, whole: bool) {
+        self.unfinished += bytes;
+        if whole || self.unfinished >= PROGRESS {
+            self.until = Instant::now() + self.probe;
+            self.probed = false;
+            self.unfinished = 0;
+        }
     }
 
     /// Whether the probe was not answered; else this is the time to probe.
     fn is_over(&mut self) -> bool {
         self.until = Instant::now() + self.probe;
         std::mem::replace(&mut self.probed, true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_message_that_never_ends_is_not_life() {
+        let probe = Duration::from_secs(5);
+        let mut life = Life::new(probe);
+        // Answers to probes, inside of a message that a stray brace has opened.
+        for second in 0..10 {
+            tokio::time::advance(Duration::from_secs(1)).await;
+            life.heard(40, false);
+            if Instant::now() >= life.until {
+                assert_eq!(life.is_over(), second > 5, "after {second} s");
+            }
+        }
+        assert!(life.probed);
+        // A large answer is life while it comes, a whole message at once.
+        life.heard(PROGRESS, false);
+        assert!(!life.probed);
+        assert!(!life.is_over());
+        life.heard(2, true);
+        assert!(!life.probed);
     }
 }
