@@ -60,6 +60,18 @@ soak: packages ## the long suites, not in CI
 rows: ## generate the OVSDB row types from the schemas
 	$(CARGO) xtask rows
 
+.PHONY: docs
+docs: ## write docs/pipeline.md from the pipeline's declaration
+	$(CARGO) xtask docs
+
+HOST = $(shell rustc -vV | sed -n 's/^host: //p')
+
+.PHONY: cni
+cni: ## build the CNI plugin, static and small
+	RUSTFLAGS='-C target-feature=+crt-static' \
+		$(CARGO) build --profile cni -p osier-cni --target $(HOST) --locked
+	@ls -l $(or $(CARGO_TARGET_DIR),target)/$(HOST)/cni/osier-cni
+
 .PHONY: packages
 packages: ## install the Debian packages that tests need, starting no service
 	@scripts/install-packages
