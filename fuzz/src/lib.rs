@@ -5,3 +5,13 @@
 //! the same functions, with the stable toolchain and without libFuzzer.
 
 pub mod openflow;
+
+#[path = "../../crates/ovsdb/tests/hostile/targets.rs"]
+mod ovsdb_targets;
+
+/// Runs one of the targets of `osier-ovsdb`, whose bodies live with its tests.
+pub fn ovsdb(target: &str, data: &[u8]) {
+    let known = ovsdb_targets::TARGETS.iter().find(|(name, _)| *name == target);
+    let (_, body) = known.unwrap_or_else(|| panic!("osier-ovsdb has no target {target}"));
+    body(data);
+}
