@@ -29,7 +29,9 @@ fn a_pod_can_talk_when_it_is_set_up() {
         mtu: 1400,
         owner: "shop:web".to_owned(),
     };
-    // Twice: what a dead agent left is replaced.
+    // What a dead agent left is replaced, half made or whole.
+    let half = format!("peer name eth0 netns {}", pod.name());
+    node.ip(&format!("link add veth0000000a group 28531 type veth {half}")).unwrap();
     for _ in 0..2 {
         node.within(|| create_veth(&veth, &namespace)).unwrap().unwrap();
     }

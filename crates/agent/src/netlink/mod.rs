@@ -17,4 +17,4 @@ pub use exchange::NetlinkError;
 pub use host::{HostInterface, HostRoute, mtu_of_address, set_up_host, write_sysctl};
 pub use namespace::{Namespace, NamespaceError, NamespaceId};
 pub use pod::{PodInterface, PodState, inspect, set_up_pod};
-pub use veth::{Veth, create_veth, delete_link, link_exists};
+pub use veth::{Veth, create_veth, delete_link, delete_own_link, link_exists};

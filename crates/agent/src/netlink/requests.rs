@@ -17,6 +17,10 @@ use osier_model::Mac;
 use std::net::IpAddr;
 use std::os::fd::RawFd;
 
+/// The group of interfaces of ours ("os" in ASCII): unlike an alias it is set in the request that
+/// makes them, so there is no moment at which one of ours is not known as such.
+pub(super) const GROUP: u32 = 0x6f73;
+
 fn family(address: IpAddr) -> AddressFamily {
     if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 }
 }
@@ -66,6 +70,7 @@ pub(super) fn create_veth(
     message.attributes = vec![
         LinkAttribute::IfName(name.to_owned()),
         LinkAttribute::Mtu(mtu.into()),
+        LinkAttribute::Group(GROUP),
         LinkAttribute::LinkInfo(vec![
             LinkInfo::Kind(InfoKind::Veth),
             LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(peer))),

@@ -2,12 +2,13 @@
 
 use super::exchange::{Netlink, NetlinkError};
 use super::namespace::Namespace;
+use super::requests::GROUP;
 use super::{host, requests};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::LinkAttribute;
 use osier_model::Mac;
 
-/// What marks interfaces of ours, before the port's name.
+/// What people see, before the port's name.
 const ALIAS: &str = "osier:";
 
 /// A pair of interfaces: one end at the switch, the other in a pod.
@@ -58,7 +59,7 @@ fn is_ours(netlink: &Netlink, name: &str) -> Result<bool, NetlinkError> {
         Err(error) if error.is_missing() => return Ok(false),
         told => told?,
     };
-    let ours = |attribute: &LinkAttribute| matches!(attribute, LinkAttribute::IfAlias(alias) if alias.starts_with(ALIAS));
+    let ours = |attribute: &LinkAttribute| matches!(attribute, LinkAttribute::Group(GROUP));
     Ok(told.iter().any(|message| {
         matches!(message, RouteNetlinkMessage::NewLink(link) if link.attributes.iter().any(ours))
     }))
@@ -70,6 +71,11 @@ pub fn delete_link(name: &str) -> Result<(), NetlinkError> {
         Err(error) if error.is_missing() => Ok(()),
         result => result.map(drop),
     }
+}
+
+/// Deletes an interface if it is one of ours. Blocks, up to 20 ms.
+pub fn delete_own_link(name: &str) -> Result<(), NetlinkError> {
+    if is_ours(&Netlink::open()?, name)? { delete_link(name) } else { Ok(()) }
 }
 
 /// Whether there is such an interface.

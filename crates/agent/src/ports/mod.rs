@@ -15,7 +15,7 @@ pub use error::PortError;
 
 use crate::addresses::Addresses;
 use crate::config::{Config, Datapath};
-use crate::desired::PodPort;
+use crate::desired::{PodPort, host_interface};
 use crate::metrics::Metrics;
 use crate::netlink::{self, Namespace};
 use crate::switch::Switch;
@@ -165,7 +165,12 @@ impl Ports {
     }
 
     async fn detach(&self, attachment: &Attachment) {
-        let Some(port) = self.state().get(attachment) else { return };
+        let Some(port) = self.state().get(attachment) else {
+            // An agent that died over an ADD may have left a wire without a record.
+            let host = host_interface(attachment, |_| false);
+            tokio::task::spawn_blocking(move || netlink::delete_own_link(&host));
+            return;
+        };
         let locked = self.0.locks.lock(&port.key).await;
         // It may have gone while we waited.
         let Some(port) = self.state().get(attachment) else { return };

@@ -16,18 +16,18 @@ use tokio::sync::watch;
 
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The plugin's executable, built where this test is.
-fn plugin() -> &'static Path {
-    static PLUGIN: OnceLock<PathBuf> = OnceLock::new();
-    PLUGIN.get_or_init(|| {
+/// The directory with the plugin's and the agent's executables, built where this test is.
+pub(crate) fn executables() -> &'static Path {
+    static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
+    DIRECTORY.get_or_init(|| {
         let mut build = Command::new(env!("CARGO"));
-        build.args(["build", "-q", "-p", "osier-cni"]);
+        build.args(["build", "-q", "-p", "osier-cni", "-p", "osier"]);
         if !cfg!(debug_assertions) {
             build.arg("--release");
         }
-        assert!(build.status().unwrap().success(), "the plugin cannot be built");
+        assert!(build.status().unwrap().success(), "the executables cannot be built");
         let test = std::env::current_exe().unwrap();
-        test.parent().unwrap().parent().unwrap().join("osier-cni")
+        test.parent().unwrap().parent().unwrap().to_owned()
     })
 }
 
@@ -45,6 +45,21 @@ pub(crate) fn view(fabric: &Fabric, length: u8) -> String {
         writeln!(text, "- {{ kind: node, name: n{n}, {addresses}, blocks: {blocks} }}").unwrap();
     }
     text
+}
+
+/// Writes a node's configuration and its view: the configuration's path.
+pub(crate) fn configure(node: &Node, view: &str) -> PathBuf {
+    let directory = node.ovs().dir();
+    std::fs::write(directory.join("view.yaml"), view).unwrap();
+    let (run, name) = (directory.display(), node.name());
+    let text = format!(
+        "node = '{name}'\ndatapath = 'netdev'\novsdb = '{}'\novs_run_dir = '{run}'\n\
+         cni_socket = '{run}/cni.sock'\nview = '{run}/view.yaml'\ncool_down_seconds = 0\n",
+        node.ovs().db_socket().display(),
+    );
+    let path = directory.join("agent.toml");
+    std::fs::write(&path, text).unwrap();
+    path
 }
 
 /// An agent in a node's namespace; stops when dropped.
@@ -67,17 +82,7 @@ impl Agent {
     }
 
     pub(crate) fn launch(node: &Node, view: &str) -> Self {
-        let directory = node.ovs().dir();
-        let path = directory.join("view.yaml");
-        std::fs::write(&path, view).unwrap();
-        let (run, name) = (directory.display(), node.name());
-        let text = format!(
-            "node = '{name}'\ndatapath = 'netdev'\novsdb = '{}'\novs_run_dir = '{run}'\n\
-             cni_socket = '{run}/cni.sock'\nview = '{}'\ncool_down_seconds = 0\n",
-            node.ovs().db_socket().display(),
-            path.display(),
-        );
-        let config = Config::parse(&text, Path::new("agent.toml")).unwrap();
+        let config = Config::load(&configure(node, view)).unwrap();
         let socket = config.cni_socket.clone();
         let (stop, stopped) = watch::channel(false);
         let netns = node.netns().clone();
@@ -130,8 +135,13 @@ pub(crate) struct Pod {
 
 impl Pod {
     pub(crate) fn new(lab: &Lab, name: &str, agent: &Agent) -> Self {
+        Self::at(lab, name, &agent.socket)
+    }
+
+    /// A pod of the agent at a socket.
+    pub(crate) fn at(lab: &Lab, name: &str, socket: &Path) -> Self {
         let config = json!({
-            "cniVersion": "1.1.0", "name": "net", "type": "osier", "agentSocket": agent.socket,
+            "cniVersion": "1.1.0", "name": "net", "type": "osier", "agentSocket": socket,
         });
         let container = format!("container-{name}");
         Self { netns: lab.netns(name).unwrap(), name: name.to_owned(), container, config }
@@ -148,7 +158,7 @@ impl Pod {
 
     pub(crate) fn call_with(&self, command: &str, netns: &str) -> Output {
         let args = format!("IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME={}", self.name);
-        let mut child = Command::new(plugin())
+        let mut child = Command::new(executables().join("osier-cni"))
             .env_clear()
             .env("CNI_COMMAND", command)
             .env("CNI_CONTAINERID", &self.container)

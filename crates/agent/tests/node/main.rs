@@ -4,6 +4,7 @@
 mod burst;
 mod cluster;
 mod failures;
+mod kills;
 mod lab;
 mod outside;
 mod restart;
