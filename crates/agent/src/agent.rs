@@ -6,6 +6,7 @@
 use crate::adopt::{self, Adopted};
 use crate::cni_server::{CniServer, ServeError};
 use crate::config::{Config, Mtu};
+use crate::forward;
 use crate::gateway::{self, GatewayError};
 use crate::health;
 use crate::metrics::Metrics;
@@ -305,7 +306,9 @@ async fn set_up_gateway(
 }
 
 async fn set_up_interface(view: &ViewFile, node: &Node, mtu: u16) -> Result<(), GatewayError> {
-    gateway::set_up(gateway::interface(node, &pod_prefixes(view), mtu)).await
+    gateway::set_up(gateway::interface(node, &pod_prefixes(view), mtu)).await?;
+    forward::accept_forwarding().await;
+    Ok(())
 }
 
 fn pod_prefixes(view: &ViewFile) -> Vec<IpNet> {

@@ -11,6 +11,7 @@ mod agent;
 pub mod cni_server;
 pub mod config;
 pub mod desired;
+mod forward;
 pub mod gateway;
 pub mod health;
 pub mod metrics;

@@ -12,9 +12,10 @@ fn pods_leave_the_cluster_with_the_nodes_address() {
     // Somebody outside, who knows nodes and no pods.
     let outside = IpAddr::from([198, 51, 100, 254]);
     fabric.segment().ip("address add 198.51.100.254/24 dev segment").unwrap();
-    // Others' rules stay; a strict machine is no obstacle.
+    // Others' rules stay; a strict machine is no obstacle, nor one with Docker's policy.
     node.netns().run(&["nft", "add", "table", "inet", "other"]).unwrap();
     node.netns().sysctl("net/ipv4/conf/all/rp_filter", "1").unwrap();
+    node.netns().run(&["iptables", "-P", "FORWARD", "DROP"]).unwrap();
     // The bridge is ours to make.
     node.ovs().vsctl(&["del-br", "br-int"]).unwrap();
     let agent = Agent::start(node, &view(&fabric, 24));
@@ -25,6 +26,8 @@ fn pods_leave_the_cluster_with_the_nodes_address() {
     assert_eq!(mode.unwrap(), "netdev\nsecure\n");
     let tables = node.netns().run(&["nft", "list", "tables"]).unwrap();
     assert!(tables.contains("inet osier") && tables.contains("inet other"), "{tables}");
+    let rules = node.netns().run(&["iptables", "-S", "FORWARD"]).unwrap();
+    assert_eq!(rules.matches("osier0").count(), 2, "{rules}");
     agent.stop().unwrap();
     // Nobody is needed for pods to talk.
     assert!(traffic::ping_until(&pod.netns, outside, PATIENCE).is_ok());
