@@ -36,17 +36,22 @@ impl Ports {
         deadline: Instant,
     ) -> Result<(), PortError> {
         let work = async {
-            self.stage("veth", make_veth(port, namespace)).await?;
             let interface = port.interface(gateways, default_route, self.full_checksums());
-            let (ofport, (), ()) = tokio::try_join!(
-                self.stage("rows", async { Ok(self.0.switch.add_rows(port).await?) }),
-                self.stage("namespace", async {
-                    Ok(netlink::set_up_pod(namespace, interface).await??)
-                }),
-                self.stage("flows", async {
-                    Ok(self.0.switch.add_flows(port, port.ofport).await?)
-                }),
-            )?;
+            let wired = async {
+                // The switch can attach only what is there.
+                self.stage("veth", make_veth(port, namespace)).await?;
+                tokio::try_join!(
+                    self.stage("rows", async { Ok(self.0.switch.add_rows(port).await?) }),
+                    self.stage("namespace", async {
+                        Ok(netlink::set_up_pod(namespace, interface).await??)
+                    }),
+                )
+            };
+            // Flows need only the port's number, which we choose: they go ahead, while the switch
+            // has nothing else to do.
+            let flows = self
+                .stage("flows", async { Ok(self.0.switch.add_flows(port, port.ofport).await?) });
+            let ((ofport, ()), ()) = tokio::try_join!(wired, flows)?;
             if ofport != port.ofport {
                 // Somebody else had the number that we asked for.
                 self.0.switch.add_flows(port, ofport).await?;

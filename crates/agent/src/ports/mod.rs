@@ -1,8 +1,8 @@
 //! Pods' ports: made, checked and taken away, as a runtime asks.
 //!
-//! An ADD reserves, makes the wire, then does three things at once: the port with its record in
-//! the database, the interface inside of the pod, the flows. It answers when all are done, or
-//! undoes all. Calls for one port follow one another; those for different ports share
+//! An ADD reserves, and then does at once what can be: the flows, and the wire with, behind it, the
+//! port and its record in the database, and the interface inside of the pod. It answers when all
+//! are done, or undoes all. Calls for one port follow one another; those for different ports share
 //! transactions and bundles.
 
 mod error;
