@@ -15,6 +15,9 @@ const MAX_COMPLAINT: usize = 4096;
 /// How long it is waited between looks at a child that has closed its output but not ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
+/// How long the last words of a child that failed may take to arrive.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
 /// A child that has ended.
 pub(super) struct Finished {
     pub(super) status: ExitStatus,
@@ -86,8 +89,10 @@ fn converse(child: &mut Child, stdin: &[u8], deadline: Instant) -> io::Result<Op
         return Err(io::Error::new(ErrorKind::InvalidData, limit));
     }
     let Some(status) = ended(child, deadline)? else { return Ok(None) };
-    // A grandchild may keep standard error open for ever; its words are not waited for.
-    let stderr = received(&stderr, Instant::now() + LOOK_AGAIN).unwrap_or_default();
+    // A grandchild may keep standard error open for ever; what a plugin said before it failed is
+    // waited for, but not for long.
+    let patience = if status.success() { LOOK_AGAIN } else { LAST_WORDS };
+    let stderr = received(&stderr, Instant::now() + patience).unwrap_or_default();
     Ok(Some(Finished { status, stdout, stderr }))
 }
 
