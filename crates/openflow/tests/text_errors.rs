@@ -29,6 +29,11 @@ fn errors_say_what_is_wrong() {
         ("actions=clone(output:1", "a parenthesis is not closed in \"(output:1\""),
         ("actions=conjunction(1,3/2)", "conjunction(1,3/2) is not (ID,CLAUSE/CLAUSES)"),
         ("actions=ct(commit,exec(output:1))", "ct(exec) takes set_field and move only"),
+        ("ip,actions=ct(commit,nat(src,dst))", "nat takes src or dst, once"),
+        (
+            "ip,actions=ct(commit,nat(src=10.0.0.1,hash,random))",
+            "nat takes hash or random, not both",
+        ),
         ("actions=resubmit(,nowhere)", "there is no table \"nowhere\""),
     ] {
         assert_eq!(text.parse::<Flow>().unwrap_err().to_string(), said, "{text}");

@@ -148,6 +148,9 @@ pub(super) fn parse_nat(text: &str) -> Result<Nat, ParseError> {
     let mut nat = Nat::default();
     for item in Items::new(text).all()? {
         match item.key {
+            "src" | "dst" if nat.kind.is_some() => {
+                return Err(ParseError::new("nat takes src or dst, once"));
+            }
             "src" | "dst" => {
                 nat.kind = Some(if item.key == "src" { NatKind::Src } else { NatKind::Dst });
                 if !item.value.is_empty() {
@@ -162,6 +165,9 @@ pub(super) fn parse_nat(text: &str) -> Result<Nat, ParseError> {
     }
     if nat.kind.is_none() && (nat.persistent || nat.hash || nat.random) {
         return Err(ParseError::new("nat: persistent, hash and random need src or dst"));
+    }
+    if nat.hash && nat.random {
+        return Err(ParseError::new("nat takes hash or random, not both"));
     }
     Ok(nat)
 }
