@@ -129,6 +129,29 @@ pub struct FlowDesc {
     pub stats: FlowStats,
 }
 
+/// What a flow counted, without what it does.
+///
+/// ```text
+///  0     2    4      5       6     8
+/// +-----+----+------+-------+-----+---------------+-----------------------------+
+/// | len | 0  | table| reason| prio| match, padded | 0 16, len 16, OXS …, padded |
+/// +-----+----+------+-------+-----+---------------+-----------------------------+
+///                                                  struct ofp_flow_stats, 7.3.5.3
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FlowCounters {
+    /// Its table.
+    pub table: u8,
+    /// Why it is told: 0 because it was asked for, 1 because a trigger was reached.
+    pub reason: u8,
+    /// Its priority.
+    pub priority: u16,
+    /// Which packets.
+    pub matching: Match,
+    /// Its counters.
+    pub stats: FlowStats,
+}
+
 /// Counters of a flow, or of several; `None` where the switch does not tell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FlowStats {
@@ -297,6 +320,35 @@ impl FlowDesc {
     }
 }
 
+// === impl FlowCounters ===
+
+impl FlowCounters {
+    /// Writes one entry of a flow statistics multipart reply.
+    pub fn encode(&self, w: &mut Writer) -> Result<(), EncodeError> {
+        let start = w.len();
+        w.zeros(4);
+        w.u8(self.table);
+        w.u8(self.reason);
+        w.u16(self.priority);
+        self.matching.encode(w)?;
+        self.stats.encode(w)?;
+        w.patch_len("flow_stats", start, start)
+    }
+
+    /// Reads one entry of a flow statistics multipart reply.
+    pub fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        const WHAT: &str = "flow_stats";
+        let mut r = r.sized(WHAT, 0, 8)?;
+        r.skip(WHAT, 4)?;
+        let table = r.u8(WHAT)?;
+        let reason = r.u8(WHAT)?;
+        let priority = r.u16(WHAT)?;
+        let matching = Match::decode(&mut r)?;
+        let stats = FlowStats::decode(&mut r)?;
+        Ok(Self { table, reason, priority, matching, stats })
+    }
+}
+
 // === impl FlowStats ===
 
 /// Class of OpenFlow's own statistics (7.2.4.2), and its fields.
@@ -360,5 +412,31 @@ impl FlowStats {
             }
         }
         Ok(stats)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::{Message, MultipartReply, MultipartRequest, ReplyBody};
+
+    #[test]
+    fn flow_statistics_come_back() {
+        let matching = "tcp,tp_dst=80,actions=drop".parse::<Flow>().unwrap().matching;
+        let packets = Some(7);
+        let stats = FlowStats { packets, ..FlowStats::default() };
+        let entry = FlowCounters { table: 3, reason: 1, priority: 9, matching, stats };
+        let body = ReplyBody::FlowStats(vec![entry.clone(), entry]);
+        for message in [
+            Message::MultipartReply(MultipartReply { more: true, body }),
+            Message::MultipartRequest(MultipartRequest::FlowStats(
+                crate::message::FlowRequest::default(),
+            )),
+        ] {
+            let mut w = Writer::new();
+            message.encode(4, &mut w).unwrap();
+            assert_eq!(Message::decode(w.as_slice()).unwrap(), (4, message));
+            assert!(Message::decode(&w.as_slice()[..w.len() - 8]).is_err());
+        }
     }
 }

@@ -45,6 +45,7 @@ impl MultipartKind {
     pub const PORT_DESC: Self = Self(13);
     pub const TABLE_DESC: Self = Self(14);
     pub const FLOW_MONITOR: Self = Self(16);
+    pub const FLOW_STATS: Self = Self(17);
 }
 
 /// "More parts follow."

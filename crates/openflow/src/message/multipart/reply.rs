@@ -1,7 +1,7 @@
 //! One part of a switch's answer.
 
 use super::{FlowUpdate, MORE, MultipartKind, SwitchDesc, TableDesc, TableStats};
-use crate::flow::{FlowDesc, FlowStats};
+use crate::flow::{FlowCounters, FlowDesc, FlowStats};
 use crate::group::{Group, GroupFeatures, GroupStats};
 use crate::meter::{Meter, MeterFeatures, MeterStats};
 use crate::port::{Port, PortStats};
@@ -24,6 +24,7 @@ pub enum ReplyBody {
     Desc(Box<SwitchDesc>),
     FlowDesc(Vec<FlowDesc>),
     Aggregate(FlowStats),
+    FlowStats(Vec<FlowCounters>),
     TableStats(Vec<TableStats>),
     TableDesc(Vec<TableDesc>),
     PortStats(Vec<PortStats>),
@@ -72,6 +73,7 @@ impl ReplyBody {
             Self::Desc(_) => MultipartKind::DESC,
             Self::FlowDesc(_) => MultipartKind::FLOW_DESC,
             Self::Aggregate(_) => MultipartKind::AGGREGATE_STATS,
+            Self::FlowStats(_) => MultipartKind::FLOW_STATS,
             Self::TableStats(_) => MultipartKind::TABLE_STATS,
             Self::TableDesc(_) => MultipartKind::TABLE_DESC,
             Self::PortStats(_) => MultipartKind::PORT_STATS,
@@ -92,6 +94,7 @@ impl ReplyBody {
             Self::Desc(m) => m.encode(w)?,
             Self::FlowDesc(all) => all.iter().try_for_each(|m| m.encode(w))?,
             Self::Aggregate(m) => m.encode(w)?,
+            Self::FlowStats(all) => all.iter().try_for_each(|m| m.encode(w))?,
             Self::TableStats(all) => all.iter().for_each(|m| m.encode(w)),
             Self::TableDesc(all) => all.iter().try_for_each(|m| m.encode(w))?,
             Self::PortStats(all) => all.iter().try_for_each(|m| m.encode(w))?,
@@ -113,6 +116,7 @@ impl ReplyBody {
             MultipartKind::DESC => Self::Desc(Box::new(SwitchDesc::decode(r)?)),
             MultipartKind::FLOW_DESC => Self::FlowDesc(entries(r, FlowDesc::decode)?),
             MultipartKind::AGGREGATE_STATS => Self::Aggregate(FlowStats::decode(r)?),
+            MultipartKind::FLOW_STATS => Self::FlowStats(entries(r, FlowCounters::decode)?),
             MultipartKind::TABLE_STATS => Self::TableStats(entries(r, TableStats::decode)?),
             MultipartKind::TABLE_DESC => Self::TableDesc(entries(r, TableDesc::decode)?),
             MultipartKind::PORT_STATS => Self::PortStats(entries(r, PortStats::decode)?),

@@ -18,6 +18,9 @@ pub enum MultipartRequest {
     FlowDesc(FlowRequest),
     /// How many flows are there, and what did they count together?
     Aggregate(FlowRequest),
+    /// What did these flows count? Less than [`Self::FlowDesc`] tells; Open vSwitch 3.1 does not
+    /// answer it.
+    FlowStats(FlowRequest),
     /// What did the tables count?
     TableStats,
     /// How do the tables behave?
@@ -137,6 +140,7 @@ impl MultipartRequest {
             Self::Desc => MultipartKind::DESC,
             Self::FlowDesc(_) => MultipartKind::FLOW_DESC,
             Self::Aggregate(_) => MultipartKind::AGGREGATE_STATS,
+            Self::FlowStats(_) => MultipartKind::FLOW_STATS,
             Self::TableStats => MultipartKind::TABLE_STATS,
             Self::TableDesc => MultipartKind::TABLE_DESC,
             Self::PortStats(_) => MultipartKind::PORT_STATS,
@@ -161,7 +165,7 @@ impl MultipartRequest {
             | Self::TableDesc
             | Self::GroupFeatures
             | Self::MeterFeatures => Ok(()),
-            Self::FlowDesc(m) | Self::Aggregate(m) => m.encode(w),
+            Self::FlowDesc(m) | Self::Aggregate(m) | Self::FlowStats(m) => m.encode(w),
             Self::PortStats(PortNo(id))
             | Self::PortDesc(PortNo(id))
             | Self::GroupStats(id)
@@ -194,6 +198,7 @@ impl MultipartRequest {
             MultipartKind::DESC => Self::Desc,
             MultipartKind::FLOW_DESC => Self::FlowDesc(FlowRequest::decode(r)?),
             MultipartKind::AGGREGATE_STATS => Self::Aggregate(FlowRequest::decode(r)?),
+            MultipartKind::FLOW_STATS => Self::FlowStats(FlowRequest::decode(r)?),
             MultipartKind::TABLE_STATS => Self::TableStats,
             MultipartKind::TABLE_DESC => Self::TableDesc,
             MultipartKind::PORT_STATS => Self::PortStats(PortNo(r.u32(WHAT)?)),
