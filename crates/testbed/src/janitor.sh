@@ -14,9 +14,18 @@ pids() {
     grep -lzxF "$3=$1" /proc/[0-9]*/environ 2>/dev/null | cut -d/ -f3
 }
 
-# Not once but until none is left: one may have been starting another.
+# Not once but until none is left, twice in a row: one may have been starting another, whose
+# environment cannot be read before its exec is complete.
 tries=0
-while left=$(pids "$@"); [ -n "$left" ]; do
+none=0
+while [ "$none" -lt 2 ]; do
+    left=$(pids "$@")
+    if [ -z "$left" ]; then
+        none=$((none + 1))
+        [ "$none" -lt 2 ] && sleep 0.005
+        continue
+    fi
+    none=0
     tries=$((tries + 1))
     if [ "$tries" -gt 100 ]; then
         echo "processes survive: $left"

@@ -35,9 +35,20 @@ fn victim() {
     }
 }
 
+/// A started victim: a test that fails ends it too, so that its janitor goes to work.
+struct Victim(Child);
+
+impl Drop for Victim {
+    fn drop(&mut self) {
+        // It may have met its fate already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// Starts the victim in a process group of its own, as a shell does, and waits for its lab.
-fn start_victim(fate: &str) -> (Child, PathBuf, BufReader<impl Read>) {
-    let mut child = Command::new(std::env::current_exe().expect("a test has a program"))
+fn start_victim(fate: &str) -> (Victim, PathBuf, BufReader<impl Read>) {
+    let child = Command::new(std::env::current_exe().expect("a test has a program"))
         .args(["--ignored", "--exact", "victim", "--nocapture"])
         .env(FATE, fate)
         .stdout(Stdio::piped())
@@ -45,13 +56,14 @@ fn start_victim(fate: &str) -> (Child, PathBuf, BufReader<impl Read>) {
         .process_group(0)
         .spawn()
         .expect("the test program starts again");
-    let mut stdout = BufReader::new(child.stdout.take().expect("it is piped"));
+    let mut victim = Victim(child);
+    let mut stdout = BufReader::new(victim.0.stdout.take().expect("it is piped"));
     let mut line = String::new();
     while !line.starts_with("lab ") {
         line.clear();
         assert_ne!(stdout.read_line(&mut line).expect("text"), 0, "the victim ended early");
     }
-    (child, PathBuf::from(line.trim_start_matches("lab ").trim()), stdout)
+    (victim, PathBuf::from(line.trim_start_matches("lab ").trim()), stdout)
 }
 
 /// What there is of the lab with this directory: itself, namespaces, processes.
@@ -82,10 +94,16 @@ fn nothing_stays(lab: &Path) {
 
 fn ends_by(signal: Signal) {
     let (mut victim, lab, _stdout) = start_victim("wait");
-    // Directory, three namespaces, two daemons, the sleeper.
-    assert!(traces(&lab).len() >= 7, "{:?}", traces(&lab));
-    killpg(Pid::from_raw(victim.id().cast_signed()), signal).expect("the victim is there");
-    victim.wait().expect("the victim is our child");
+    // Directory, three namespaces, two daemons, the sleeper. A spawned process' environment can be
+    // read only a moment after its spawn returned: the kernel closes the pipe that tells of the
+    // exec before it has laid out the new stack.
+    wait_until("a whole lab", Duration::from_secs(15), || match traces(&lab) {
+        whole if whole.len() >= 7 => Ok(()),
+        part => Err(part.join(" ")),
+    })
+    .expect("the victim's lab is up");
+    killpg(Pid::from_raw(victim.0.id().cast_signed()), signal).expect("the victim is there");
+    victim.0.wait().expect("the victim is our child");
     nothing_stays(&lab);
 }
 
@@ -102,7 +120,7 @@ fn nothing_stays_after_ctrl_c() {
 #[test]
 fn nothing_stays_after_exit() {
     let (mut victim, lab, _stdout) = start_victim("exit");
-    assert_eq!(victim.wait().unwrap().code(), Some(3));
+    assert_eq!(victim.0.wait().unwrap().code(), Some(3));
     nothing_stays(&lab);
 }
 
@@ -110,8 +128,8 @@ fn nothing_stays_after_exit() {
 fn a_panic_prints_the_switch_and_leaves_nothing() {
     let (mut victim, lab, _stdout) = start_victim("panic");
     let mut stderr = String::new();
-    victim.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
-    assert!(!victim.wait().unwrap().success());
+    victim.0.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+    assert!(!victim.0.wait().unwrap().success());
     assert_eq!(traces(&lab), Vec::<String>::new(), "dropping a lab is complete when it returns");
     for part in ["Bridge br-int", "priority=4711,arp actions=drop", "ve-p 10/", "ovs-vswitchd.log"]
     {
