@@ -1,6 +1,6 @@
 //! Bundles: messages that a switch collects and then applies as one.
 
-use super::{HEADER, Message, VERSION, header, kind};
+use super::{HEADER, Message, header, kind};
 use crate::flow::FlowMod;
 use crate::group::GroupMod;
 use crate::meter::MeterMod;
@@ -71,7 +71,7 @@ pub struct BundleAdd {
     pub message: Box<Message>,
 }
 
-/// A body that switches take in a bundle. See [`encode_bundle_add`].
+/// A body that switches take in a bundle.
 pub trait BundleBody {
     /// The type of its message.
     const KIND: u8;
@@ -112,22 +112,8 @@ impl BundleBody for PortMod {
     }
 }
 
-/// Appends the message that adds `body` to a bundle: the same bytes as [`Message::BundleAdd`],
-/// without a copy of the body on the way. On an error `w` is as it was.
-pub fn encode_bundle_add<B: BundleBody>(
-    bundle_id: u32,
-    flags: BundleFlags,
-    xid: u32,
-    body: &B,
-    w: &mut Writer,
-) -> Result<(), EncodeError> {
-    header::frame(w, VERSION, kind::BUNDLE_ADD_MESSAGE, xid, |w| {
-        put_prefix(bundle_id, flags, w);
-        header::frame(w, VERSION, B::KIND, xid, |w| body.encode_body(w))
-    })
-}
-
-fn put_prefix(bundle_id: u32, flags: BundleFlags, w: &mut Writer) {
+/// Writes what comes before the message that is added.
+pub(crate) fn put_prefix(bundle_id: u32, flags: BundleFlags, w: &mut Writer) {
     w.u32(bundle_id);
     w.zeros(2);
     w.u16(flags.bits());
@@ -214,19 +200,6 @@ fn is_bundle(kind: u8) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flow::Flow;
-
-    #[test]
-    fn the_short_way_writes_the_same_bytes() {
-        let (bundle_id, flags) = (7, BundleFlags::ATOMIC | BundleFlags::ORDERED);
-        let flow = FlowMod::add(Flow { cookie: 9, ..Flow::default() });
-        let mut short = Writer::new();
-        encode_bundle_add(bundle_id, flags, 5, &flow, &mut short).unwrap();
-        let message = Box::new(Message::FlowMod(flow));
-        let mut long = Writer::new();
-        Message::BundleAdd(BundleAdd { bundle_id, flags, message }).encode(5, &mut long).unwrap();
-        assert_eq!(short.as_slice(), long.as_slice());
-    }
 
     #[test]
     fn bundles_do_not_nest() {

@@ -30,9 +30,9 @@ mod table;
 mod tlv_table;
 
 pub use async_config::{AsyncConfig, AsyncMasks};
-pub use bundle::{
-    BundleAdd, BundleBody, BundleControl, BundleFlags, BundleStep, encode_bundle_add,
-};
+#[cfg(feature = "session")]
+pub(crate) use bundle::put_prefix;
+pub use bundle::{BundleAdd, BundleBody, BundleControl, BundleFlags, BundleStep};
 pub use ct_flush::{CtFlush, CtTuple};
 pub use error::{ErrorCode, ErrorMessage};
 pub use experimenter::Experimenter;

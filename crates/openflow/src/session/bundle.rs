@@ -7,7 +7,7 @@
 use super::burst::{Burst, Encode, PutError, framed};
 use super::error::{BundleError, Refusal, RequestError};
 use super::handle::Session;
-use crate::message::{BundleControl, BundleFlags, BundleStep, Message, kind};
+use crate::message::{BundleControl, BundleFlags, BundleStep, Message, kind, put_prefix};
 use crate::wire::{EncodeError, Writer};
 
 /// A bundle that is open at the switch; discarded there unless it is committed.
@@ -116,9 +116,7 @@ impl OpenBundle {
         w: &mut Writer,
     ) -> Result<(), EncodeError> {
         framed(kind::BUNDLE_ADD_MESSAGE, xid, w, |w| {
-            w.u32(self.bundle_id);
-            w.zeros(2);
-            w.u16(self.flags.bits());
+            put_prefix(self.bundle_id, self.flags, w);
             message.encode_message(xid, w)
         })
     }
