@@ -17,7 +17,7 @@ demo: packages ## two real switches joined by a Geneve tunnel, programmed by our
 	$(CARGO) run --quiet -p osier-openflow --example two_switches
 
 .PHONY: test
-test: packages check ## all that CI runs: checks, unit, golden and end-to-end tests
+test: packages tools check ## all that CI runs: checks, unit, golden and end-to-end tests
 	$(CARGO) test --workspace --locked
 
 .PHONY: check
@@ -75,6 +75,10 @@ cni: ## build the CNI plugin, static and small
 .PHONY: packages
 packages: ## install the Debian packages that tests need, starting no service
 	@scripts/install-packages
+
+.PHONY: tools
+tools: ## build the foreign tools that tests need and Debian does not have
+	@scripts/install-tools >/dev/null
 
 .PHONY: clean
 clean: ## remove what was built
