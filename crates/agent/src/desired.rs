@@ -9,7 +9,7 @@ use crate::netlink::{NamespaceId, PodInterface};
 use osier_cni::config::{Attachment, NetworkConfig};
 use osier_cni::spec::{AddResult, Cidr, Interface as CniInterface, Ip, Route};
 use osier_model::{
-    DeviceName, Identity, InterfaceName, Mac, NetworkName, NodeName, Object, Port, PortKey,
+    DeviceName, Identity, InterfaceName, Limits, Mac, NetworkName, NodeName, Object, Port, PortKey,
 };
 use osier_southbound::rows;
 use std::collections::BTreeMap;
@@ -177,6 +177,7 @@ impl PodPort {
             mac: self.mac,
             addresses: self.addresses.clone(),
             identity: Identity::ANY,
+            limits: Limits::default(),
         })
     }
 

@@ -5,10 +5,12 @@
 //! and share transactions and bundles with whoever asks at the same time.
 
 use crate::desired::{PREFIX, PodPort};
+use crate::view::{Said, Taken, ViewUpdate};
+use crate::wanted::Wanted;
 use osier_compiler::{
-    Attachment, CLASS, CLASS_MASK, CompileError, Compiled, Compiler, LEARNED, LocalPorts,
+    Attachment, CLASS, CLASS_MASK, CompileError, Compiled, GROUPS, LEARNED, LocalPorts, METERS,
 };
-use osier_model::{Change, Fabric, Key, Node, NodeName, PortKey, View};
+use osier_model::{Change, Invalid, Node, NodeName, Port, PortKey, View};
 use osier_openflow::port_no::PortNo;
 use osier_openflow::session::{Backoff, Dialer, Endpoint, Options as SessionOptions};
 use osier_southbound::flows::{self, CookieClass, FlowReconciler};
@@ -40,7 +42,7 @@ pub enum SwitchError {
 pub struct Switch {
     node: NodeName,
     bridge: String,
-    compiler: Mutex<Compiler>,
+    wanted: Mutex<Wanted>,
     flows: FlowReconciler,
     rows: RowReconciler,
 }
@@ -54,9 +56,8 @@ fn flow_ownership() -> flows::Ownership {
     flows::Ownership {
         cookies: CookieClass { value: CLASS, mask: CLASS_MASK },
         learned: Some(CookieClass { value: LEARNED, mask: CLASS_MASK }),
-        // Where the compiler has them: two for each network.
-        groups: 0x4000_0000..=0x41ff_ffff,
-        meters: 0x4000_0000..=0x41ff_ffff,
+        groups: GROUPS,
+        meters: METERS,
         tun_metadata: 0..=3,
     }
 }
@@ -67,37 +68,32 @@ impl Switch {
     /// A switch whose fixed ports are known. Nothing of its flows is changed before
     /// [`Self::begin`].
     pub fn new(
-        node: NodeName,
-        fabric: Fabric,
+        said: Said,
         local: LocalPorts,
         bridge: &str,
         management: &Path,
         rows: RowReconciler,
-    ) -> Self {
+    ) -> Result<Self, SwitchError> {
         let endpoint = Endpoint::Unix(management.to_owned());
         let dialer = Dialer::new(endpoint, SessionOptions::default(), Backoff::default());
+        let node = said.view().node().clone();
+        let wanted = Mutex::new(Wanted::new(said, local)?);
         let flows = FlowReconciler::start(dialer, flow_ownership(), flows::Options::default());
-        let compiler = Mutex::new(Compiler::new(node.clone(), fabric, local));
-        Self { node, bridge: bridge.to_owned(), compiler, flows, rows }
+        Ok(Self { node, bridge: bridge.to_owned(), wanted, flows, rows })
     }
 
-    /// Takes the first view and the ports that live, and makes the switch's flows so. What is so
-    /// already is not touched.
+    /// Takes the ports that live, and makes the switch's flows so. What is so already is not
+    /// touched.
     pub async fn begin(
         &self,
-        view: impl IntoIterator<Item = Change>,
         ports: impl IntoIterator<Item = &PodPort>,
     ) -> Result<(), SwitchError> {
         let settling = {
-            let mut compiler = self.compiler.lock().await;
-            for change in view {
-                compiler.apply(change)?;
-            }
+            let mut wanted = self.wanted.lock().await;
             for port in ports {
-                compiler.apply(Change::Put(port.object(&self.node)))?;
-                compiler.attach(port.key.clone(), place(port, port.ofport))?;
+                wanted.attach(port.object(&self.node), place(port, port.ofport))?;
             }
-            let all = compiler.all()?;
+            let all = wanted.all()?;
             self.send(all).await?
         };
         // They were taken in before it may begin.
@@ -105,18 +101,17 @@ impl Switch {
         Ok(settling.await?)
     }
 
-    /// The view changed. Ports of this node are the agent's own to know: what the view says of
-    /// them is left out.
-    pub async fn change(&self, changes: Vec<Change>) -> Result<(), SwitchError> {
+    /// Hears an update of the view. Its steps are for [`Self::follow`], or all is for
+    /// [`Self::recompile`].
+    pub async fn hear(&self, update: ViewUpdate) -> Result<Taken, Invalid> {
+        self.wanted.lock().await.hear(update)
+    }
+
+    /// Brings steps of the view to the switch.
+    pub async fn follow(&self, changes: Vec<Change>) -> Result<(), SwitchError> {
         let settling = {
-            let mut compiler = self.compiler.lock().await;
-            let (mut compiled, mut refused) = (Vec::new(), None);
-            for change in changes {
-                match compiler.apply(change) {
-                    Ok(more) => compiled.extend(more),
-                    Err(error) => refused = refused.or(Some(error)),
-                }
-            }
+            let mut wanted = self.wanted.lock().await;
+            let (compiled, refused) = wanted.follow(changes);
             // What could be compiled is brought there, whatever else could not.
             let settling = self.send(compiled).await?;
             refused.map_or(Ok(settling), Err)?
@@ -124,12 +119,21 @@ impl Switch {
         Ok(settling.await?)
     }
 
+    /// Compiles all anew: what holds for the cluster changed, or a number of a fixed port.
+    pub async fn recompile(&self, local: LocalPorts) -> Result<(), SwitchError> {
+        let settling = {
+            let mut wanted = self.wanted.lock().await;
+            let all = wanted.recompile(local)?;
+            self.send(all).await?
+        };
+        Ok(settling.await?)
+    }
+
     /// Brings a port's flows to the switch.
     pub async fn add_flows(&self, port: &PodPort, ofport: u16) -> Result<(), SwitchError> {
         let settling = {
-            let mut compiler = self.compiler.lock().await;
-            let mut compiled = compiler.apply(Change::Put(port.object(&self.node)))?;
-            compiled.extend(compiler.attach(port.key.clone(), place(port, ofport))?);
+            let mut wanted = self.wanted.lock().await;
+            let compiled = wanted.attach(port.object(&self.node), place(port, ofport))?;
             self.send(compiled).await?
         };
         Ok(settling.await?)
@@ -138,9 +142,8 @@ impl Switch {
     /// Takes a port's flows off the switch.
     pub async fn remove_flows(&self, key: &PortKey) -> Result<(), SwitchError> {
         let settling = {
-            let mut compiler = self.compiler.lock().await;
-            let mut compiled = compiler.detach(key)?;
-            compiled.extend(compiler.apply(Change::Delete(Key::Port(key.clone())))?);
+            let mut wanted = self.wanted.lock().await;
+            let compiled = wanted.detach(key)?;
             self.send(compiled).await?
         };
         Ok(settling.await?)
@@ -167,7 +170,17 @@ impl Switch {
 
     /// Looks at the view.
     pub async fn with_view<T>(&self, look: impl FnOnce(&View) -> T) -> T {
-        look(self.compiler.lock().await.view())
+        look(self.wanted.lock().await.view())
+    }
+
+    /// Looks at what the source said, also of ports that are not here.
+    pub async fn with_said<T>(&self, look: impl FnOnce(&Said) -> T) -> T {
+        look(self.wanted.lock().await.said())
+    }
+
+    /// What the view wishes of a port of this node.
+    pub async fn wish(&self, key: &PortKey) -> Option<Port> {
+        self.wanted.lock().await.wish(key).cloned()
     }
 
     /// This node, if the view has it.

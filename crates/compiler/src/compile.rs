@@ -1,15 +1,16 @@
 //! Which owners a change touches, and their plans.
 
 use crate::cookie::Owner;
+use crate::flows::flood::Member;
 use crate::flows::port::Place;
 use crate::flows::{arp, flood, network, node, pipeline, port};
 use crate::local::{Attachment, LocalPorts};
+use crate::meters;
 use crate::plan::{Emitter, Plan, RuleError};
 use osier_model::{
     Change, Fabric, Invalid, Key, Network, NetworkName, Node, NodeName, PortKey, Reach, View, Vni,
     VrfId,
 };
-use osier_openflow::port_no::PortNo;
 use std::collections::{BTreeMap, BTreeSet};
 use thiserror::Error;
 
@@ -38,6 +39,14 @@ pub enum CompileError {
     /// An object that cannot be.
     #[error(transparent)]
     Invalid(#[from] Invalid),
+    /// A tag that has no meters.
+    #[error("port {key}: its tag {found} is above {}", Attachment::MAX_TAG)]
+    Tag {
+        /// Which port.
+        key: PortKey,
+        /// Its tag.
+        found: u32,
+    },
     /// A flow that cannot be: a defect of the compiler.
     #[error("{owner} has no flows")]
     Rule {
@@ -54,9 +63,6 @@ pub struct Compiler {
     view: View,
     local: LocalPorts,
     attachments: BTreeMap<PortKey, Attachment>,
-    numbers: BTreeMap<Owner, u64>,
-    owners: BTreeMap<u64, Owner>,
-    next_number: u64,
 }
 
 // === impl Compiler ===
@@ -64,16 +70,7 @@ pub struct Compiler {
 impl Compiler {
     /// A compiler for a node that knows nothing yet.
     pub fn new(node: NodeName, fabric: Fabric, local: LocalPorts) -> Self {
-        let mut compiler = Self {
-            view: View::new(node, fabric),
-            local,
-            attachments: BTreeMap::new(),
-            numbers: BTreeMap::new(),
-            owners: BTreeMap::new(),
-            next_number: 0,
-        };
-        compiler.number(&Owner::Pipeline);
-        compiler
+        Self { view: View::new(node, fabric), local, attachments: BTreeMap::new() }
     }
 
     /// The view.
@@ -81,9 +78,9 @@ impl Compiler {
         &self.view
     }
 
-    /// Whose flow has this cookie.
-    pub fn owner_of(&self, cookie: u64) -> Option<&Owner> {
-        self.owners.get(&(cookie & 0xff_ffff_ffff))
+    /// Whose flow has this cookie. Looks at all owners: for explaining, not for forwarding.
+    pub fn owner_of(&self, cookie: u64) -> Option<Owner> {
+        self.owners().into_iter().find(|owner| self.cookie(owner) == cookie)
     }
 
     /// Makes one step, and tells what those owners want whom it touches.
@@ -99,8 +96,12 @@ impl Compiler {
         self.compile(owners)
     }
 
-    /// A local port is attached to the switch.
+    /// A local port is attached to the switch. Its tag is the number of its flows and meters: who
+    /// gives the same tag to it after a restart gets the same flows.
     pub fn attach(&mut self, key: PortKey, at: Attachment) -> Result<Vec<Compiled>, CompileError> {
+        if at.tag > Attachment::MAX_TAG {
+            return Err(CompileError::Tag { key, found: at.tag });
+        }
         self.attachments.insert(key.clone(), at);
         let owners = self.touched(&Key::Port(key));
         self.compile(owners)
@@ -114,12 +115,25 @@ impl Compiler {
     }
 
     /// What all owners want, compiled from nothing.
-    pub fn all(&mut self) -> Result<Vec<Compiled>, CompileError> {
+    pub fn all(&self) -> Result<Vec<Compiled>, CompileError> {
+        let owners = self.owners();
+        self.compile(owners)
+    }
+
+    fn owners(&self) -> BTreeSet<Owner> {
         let mut owners = BTreeSet::from([Owner::Pipeline]);
         owners.extend(self.view.nodes().keys().cloned().map(|n| Owner::from(Key::Node(n))));
         owners.extend(self.view.networks().keys().cloned().map(|n| Owner::from(Key::Network(n))));
         owners.extend(self.view.ports().keys().cloned().map(|p| Owner::from(Key::Port(p))));
-        self.compile(owners)
+        owners
+    }
+
+    fn cookie(&self, owner: &Owner) -> u64 {
+        let tag = match owner {
+            Owner::Object(Key::Port(key)) => self.attachments.get(key).map(|at| at.tag),
+            _ => None,
+        };
+        owner.cookie(&self.view, tag)
     }
 
     /// Owners whose flows depend on an object.
@@ -155,41 +169,17 @@ impl Compiler {
         owners
     }
 
-    fn compile(&mut self, owners: BTreeSet<Owner>) -> Result<Vec<Compiled>, CompileError> {
+    fn compile(&self, owners: BTreeSet<Owner>) -> Result<Vec<Compiled>, CompileError> {
         let mut compiled = Vec::with_capacity(owners.len());
         for owner in owners {
-            let mut out = Emitter::new(owner.cookie(self.number(&owner)));
+            let mut out = Emitter::new(self.cookie(&owner));
             self.emit(&owner, &mut out);
             match out.finish() {
                 Ok(plan) => compiled.push(Compiled { owner, plan }),
                 Err(source) => return Err(CompileError::Rule { owner, source }),
             }
         }
-        for Compiled { owner, plan } in &compiled {
-            if *plan == Plan::default() {
-                self.forget(owner);
-            }
-        }
         Ok(compiled)
-    }
-
-    /// An owner without flows needs no number.
-    fn forget(&mut self, owner: &Owner) {
-        if let Some(number) = self.numbers.remove(owner) {
-            self.owners.remove(&number);
-        }
-    }
-
-    /// The owner's number, the same as long as it has flows.
-    fn number(&mut self, owner: &Owner) -> u64 {
-        if let Some(number) = self.numbers.get(owner) {
-            return *number;
-        }
-        let number = self.next_number;
-        self.next_number += 1;
-        self.numbers.insert(owner.clone(), number);
-        self.owners.insert(number, owner.clone());
-        number
     }
 
     fn emit(&self, owner: &Owner, out: &mut Emitter) {
@@ -229,7 +219,7 @@ impl Compiler {
     }
 
     /// Where a network has ports: at this switch, and on which other nodes.
-    fn members(&self, network: &NetworkName) -> (Vec<PortNo>, Vec<&Node>) {
+    fn members(&self, network: &NetworkName) -> (Vec<Member>, Vec<&Node>) {
         let mut here = Vec::new();
         let mut there = BTreeSet::new();
         for key in self.view.ports_of(network) {
@@ -237,10 +227,11 @@ impl Compiler {
             if port.node != *self.view.node() {
                 there.insert(&port.node);
             } else if let Some(at) = self.attachments.get(key) {
-                here.push(at.ofport);
+                let limited = port.limits.ingress.map(|_| meters::to_port(at.tag));
+                here.push(Member { ofport: at.ofport, meter: limited });
             }
         }
-        here.sort_unstable();
+        here.sort_unstable_by_key(|member| member.ofport);
         (here, there.into_iter().filter_map(|name| self.view.nodes().get(name)).collect())
     }
 

@@ -6,8 +6,13 @@
 //! | class    | kind   | number of the owner |
 //! +----------+--------+---------------------+
 //! ```
+//!
+//! A number follows from what the owner is, never from when it came: a local port's is its tag,
+//! which its agent keeps; a network's its VNI; a router's its VRF; of others it is a hash of their
+//! name. So a restarted agent makes the same cookies, and rewrites nothing. Hashes may meet: a
+//! cookie explains a flow, it does not decide whose it is.
 
-use osier_model::Key;
+use osier_model::{Key, View};
 
 /// The class of our flows: "os" in ASCII.
 pub const CLASS: u64 = 0x6f73 << 48;
@@ -39,10 +44,35 @@ impl Owner {
         }
     }
 
-    /// The cookie of this owner, whose number is `number`.
-    pub(crate) fn cookie(&self, number: u64) -> u64 {
-        CLASS | self.kind() << 40 | (number & 0xff_ffff_ffff)
+    /// The cookie of this owner; `tag` is a local port's.
+    pub(crate) fn cookie(&self, view: &View, tag: Option<u32>) -> u64 {
+        let number = match self {
+            Self::Pipeline => 0,
+            Self::Object(Key::Network(name)) => {
+                view.networks().get(name).map_or(0, |network| network.vni.get().into())
+            }
+            Self::Object(Key::Router(name)) => {
+                view.routers().get(name).map_or(0, |router| router.vrf.0.into())
+            }
+            Self::Object(Key::Node(name)) => hash(name.as_str()),
+            Self::Object(Key::Port(key)) => match tag {
+                Some(tag) => tag.into(),
+                None => REMOTE | hash(&key.to_string()),
+            },
+        };
+        CLASS | self.kind() << 40 | number
     }
+}
+
+/// Set in the number of a port of another node, which has no tag here.
+const REMOTE: u64 = 1 << 39;
+
+/// FNV-1a, folded to 39 bits: spread well, and the same in every version.
+fn hash(name: &str) -> u64 {
+    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    });
+    (hash >> 39 ^ hash) & (REMOTE - 1)
 }
 
 impl std::fmt::Display for Owner {

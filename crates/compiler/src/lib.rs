@@ -11,11 +11,14 @@ mod compile;
 mod cookie;
 mod flows;
 mod local;
+mod meters;
 pub mod pipeline;
 mod plan;
 pub mod registers;
 
 pub use compile::{CompileError, Compiled, Compiler, DEFAULT_VNI};
 pub use cookie::{CLASS, CLASS_MASK, LEARNED, Owner};
+pub use flows::flood::GROUPS;
 pub use local::{Attachment, LocalPorts};
+pub use meters::METERS;
 pub use plan::{Plan, RuleError, RuleProblem};

@@ -1,5 +1,6 @@
 //! What a node knows of itself that no view says: the numbers of its switch's ports.
 
+use crate::meters;
 use ipnet::IpNet;
 use osier_openflow::port_no::PortNo;
 
@@ -19,6 +20,13 @@ pub struct Attachment {
     pub ofport: PortNo,
     /// Its tag in the pipeline: unlike the number never used twice in the life of an agent.
     pub tag: u32,
+}
+
+// === impl Attachment ===
+
+impl Attachment {
+    /// The largest tag: each has two meters.
+    pub const MAX_TAG: u32 = meters::MAX_TAG;
 }
 
 /// A host's address as a prefix.

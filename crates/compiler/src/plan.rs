@@ -213,6 +213,13 @@ impl Emitter {
         }
     }
 
+    /// Adds a meter.
+    pub(crate) fn add_meter(&mut self, meter: Meter) {
+        if let Ok(plan) = &mut self.plan {
+            plan.meters.push(meter);
+        }
+    }
+
     /// Adds a Geneve option.
     pub(crate) fn add_tlv(&mut self, tlv: TlvMap) {
         if let Ok(plan) = &mut self.plan {

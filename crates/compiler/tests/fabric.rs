@@ -4,8 +4,8 @@
 
 use osier_compiler::{Attachment, Compiler, LocalPorts, Plan};
 use osier_model::{
-    Change, Fabric as Cluster, Identity, Mac, Network, NetworkName, Node as ModelNode, NodeName,
-    Object, Port, PortKey, Reach, Router, RouterName, Subnet, Tunnel, Vni, VrfId,
+    Change, Fabric as Cluster, Identity, Limits, Mac, Network, NetworkName, Node as ModelNode,
+    NodeName, Object, Port, PortKey, Reach, Router, RouterName, Subnet, Tunnel, Vni, VrfId,
 };
 use osier_openflow::flow::FlowMod;
 use osier_openflow::group::{BUCKET_ALL, GroupCommand, GroupMod};
@@ -109,6 +109,7 @@ fn objects(fabric: &Fabric) -> Vec<Object> {
             mac: mac(&pod),
             addresses: pod.addresses.clone(),
             identity: Identity::ANY,
+            limits: Limits::default(),
         }));
     }
     objects

@@ -50,7 +50,7 @@ fn compiler(scenario: Scenario) -> Compiler {
 }
 
 /// Flows and groups, by owner, tables by name.
-fn render(compiler: &mut Compiler) -> (String, String) {
+fn render(compiler: &Compiler) -> (String, String) {
     let names = osier_compiler::pipeline::table_names();
     let (mut flows, mut groups) = (String::new(), String::new());
     for compiled in compiler.all().unwrap() {
@@ -97,7 +97,7 @@ fn scenarios() {
         let parsed: Scenario =
             serde_saphyr::from_str(&text).unwrap_or_else(|e| panic!("{}: {e}", scenario.display()));
         let node = parsed.node.clone();
-        let (flows, groups) = render(&mut compiler(parsed));
+        let (flows, groups) = render(&compiler(parsed));
         compare(&scenario.join(format!("{node}.flows")), &flows);
         compare(&scenario.join(format!("{node}.groups")), &groups);
         count += 1;

@@ -32,6 +32,6 @@ pub use name::{
 pub use network::{Network, Reach, Subnet};
 pub use node::Node;
 pub use pool::{AddressPool, AllocateError, Pool};
-pub use port::Port;
+pub use port::{Limit, Limits, Port};
 pub use router::Router;
 pub use view::{Fabric, Tunnel, View};

@@ -12,22 +12,31 @@ use osier_openflow::field::Field;
 use osier_openflow::group::{Bucket, Group, GroupType};
 use osier_openflow::port_no::PortNo;
 use std::net::IpAddr;
+use std::ops::RangeInclusive;
 
-/// Where the groups of floods start; two for each network, as Netvirt has them.
-const GROUPS: u32 = 0x4000_0000;
+/// The groups of floods: two for each network, as Netvirt has them.
+pub const GROUPS: RangeInclusive<u32> = 0x4000_0000..=0x41ff_ffff;
+
+/// A port of this node that a flood reaches.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Member {
+    pub(crate) ofport: PortNo,
+    /// The meter of what goes to it.
+    pub(crate) meter: Option<u32>,
+}
 
 pub(crate) fn flows(
     out: &mut Emitter,
     network: &Network,
-    local: &[PortNo],
+    local: &[Member],
     remote: &[&Node],
     tunnel: PortNo,
     kind: Tunnel,
 ) {
-    let here: Vec<Vec<Action>> = local.iter().map(|p| vec![Action::output(*p)]).collect();
+    let here: Vec<Vec<Action>> = local.iter().map(Member::deliver).collect();
     let there = remote.iter().filter_map(|node| to_node(node, network, tunnel, kind));
     let everywhere: Vec<Vec<Action>> = here.iter().cloned().chain(there).collect();
-    let id = GROUPS + 2 * network.vni.get();
+    let id = GROUPS.start() + 2 * network.vni.get();
     for (id, from, buckets) in [(id, Some(Origin::Tunnel), here), (id + 1, None, everywhere)] {
         out.add_group(group(id, buckets));
         let (mut rule, at) = (Rule::new(Table::Flood, priority::NORMAL), from);
@@ -37,6 +46,12 @@ pub(crate) fn flows(
         out.add(
             rule.when(Register::NETWORK, network.vni.get()).multicast().then(Action::Group(id)),
         );
+    }
+}
+
+impl Member {
+    fn deliver(&self) -> Vec<Action> {
+        self.meter.map(Action::Meter).into_iter().chain([Action::output(self.ofport)]).collect()
     }
 }
 

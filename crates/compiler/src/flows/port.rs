@@ -4,10 +4,12 @@
 
 use super::{arp, mac, out_of, priority, spoof_guard, through_tunnel};
 use crate::local::{Attachment, host};
+use crate::meters;
 use crate::pipeline::Table;
 use crate::plan::{Emitter, Rule};
 use crate::registers::{Destination, Origin, Register};
 use osier_model::{Mac, Network, Node, Port, Reach, VrfId};
+use osier_openflow::action::Action;
 use osier_openflow::field::Field;
 use std::net::IpAddr;
 
@@ -31,6 +33,7 @@ pub(crate) fn flows(
     if let Place::Here(at) = place {
         ingress(out, port, network, vrf, at);
         spoof_guard::flows(out, port, at);
+        limits(out, port, at);
     }
     if let Some(vrf) = vrf {
         routes(out, port, network, vrf, place);
@@ -41,8 +44,11 @@ pub(crate) fn flows(
 }
 
 fn ingress(out: &mut Emitter, port: &Port, network: &Network, vrf: Option<VrfId>, at: Attachment) {
-    let mut rule = Rule::new(Table::Ingress, priority::NORMAL)
-        .eq(Field::IN_PORT, at.ofport.0)
+    let mut rule = Rule::new(Table::Ingress, priority::NORMAL).eq(Field::IN_PORT, at.ofport.0);
+    if port.limits.egress.is_some() {
+        rule = rule.then(Action::Meter(meters::from_port(at.tag)));
+    }
+    rule = rule
         .load(Register::FROM, Origin::Port as u8)
         .load(Register::IN_TAG, at.tag)
         .load(Register::NETWORK, network.vni.get())
@@ -51,6 +57,24 @@ fn ingress(out: &mut Emitter, port: &Port, network: &Network, vrf: Option<VrfId>
         rule = rule.load(Register::VRF, vrf.0);
     }
     out.add(rule.to(Table::SpoofGuard));
+}
+
+/// What is above its limits is dropped: at the first table from it, at the last one to it.
+fn limits(out: &mut Emitter, port: &Port, at: Attachment) {
+    if let Some(limit) = port.limits.egress {
+        out.add_meter(meters::limit(meters::from_port(at.tag), limit));
+    }
+    if let Some(limit) = port.limits.ingress {
+        let id = meters::to_port(at.tag);
+        out.add_meter(meters::limit(id, limit));
+        out.add(
+            Rule::new(Table::Egress, priority::HIGH)
+                .when(Register::TO, Destination::Port as u8)
+                .when(Register::OUT_PORT, at.ofport.0)
+                .then(Action::Meter(id))
+                .then(Action::output(at.ofport)),
+        );
+    }
 }
 
 /// Sends the packet to the port, in its network.
