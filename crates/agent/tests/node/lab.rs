@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use std::io::Write;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -157,6 +157,11 @@ impl Pod {
     }
 
     pub(crate) fn call_with(&self, command: &str, netns: &str) -> Output {
+        self.begin(command, netns).wait_with_output().unwrap()
+    }
+
+    /// Starts the plugin, and gives it all that it reads.
+    pub(crate) fn begin(&self, command: &str, netns: &str) -> Child {
         let args = format!("IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME={}", self.name);
         let mut child = Command::new(executables().join("osier-cni"))
             .env_clear()
@@ -171,7 +176,7 @@ impl Pod {
             .spawn()
             .unwrap();
         child.stdin.take().unwrap().write_all(self.config.to_string().as_bytes()).unwrap();
-        child.wait_with_output().unwrap()
+        child
     }
 
     /// Attaches it: the result.
