@@ -9,7 +9,7 @@ use crate::netlink::{NamespaceId, PodInterface};
 use osier_cni::config::{Attachment, NetworkConfig};
 use osier_cni::spec::{AddResult, Cidr, Interface as CniInterface, Ip, Route};
 use osier_model::{
-    DeviceName, Identity, InterfaceName, Limits, Mac, NetworkName, NodeName, Object, Port, PortKey,
+    DeviceName, Identity, InterfaceName, Limits, Mac, NetworkName, NodeName, Port, PortKey,
 };
 use osier_southbound::rows;
 use std::collections::BTreeMap;
@@ -169,8 +169,8 @@ impl PodPort {
     }
 
     /// What it is in the model.
-    pub fn object(&self, node: &NodeName) -> Object {
-        Object::Port(Port {
+    pub fn object(&self, node: &NodeName) -> Port {
+        Port {
             key: self.key.clone(),
             network: self.network.clone(),
             node: node.clone(),
@@ -178,7 +178,7 @@ impl PodPort {
             addresses: self.addresses.clone(),
             identity: Identity::ANY,
             limits: Limits::default(),
-        })
+        }
     }
 
     /// What its interface in the pod shall be.

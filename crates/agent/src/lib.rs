@@ -11,6 +11,8 @@ mod agent;
 pub mod cni_server;
 pub mod config;
 pub mod desired;
+mod fixed;
+mod follow;
 mod forward;
 pub mod gateway;
 pub mod health;
@@ -18,6 +20,20 @@ pub mod metrics;
 pub mod netlink;
 pub mod ports;
 pub mod switch;
+mod uplink;
 pub mod view;
+mod wanted;
 
-pub use agent::{AgentError, run};
+pub use agent::{AgentError, Upstream, run, run_with};
+pub use uplink::MtuError;
+
+/// An error with its causes, for logs.
+struct Chain<'a>(&'a dyn std::error::Error);
+
+impl std::fmt::Display for Chain<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.0)?;
+        let causes = std::iter::successors(self.0.source(), |cause| cause.source());
+        causes.into_iter().try_for_each(|cause| write!(f, ": {cause}"))
+    }
+}

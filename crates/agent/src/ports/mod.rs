@@ -28,6 +28,7 @@ use osier_compiler::DEFAULT_VNI;
 use osier_model::{DeviceName, InterfaceName, NetworkName, PortKey};
 use state::{State, Wish};
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tracing::{info, warn};
@@ -43,7 +44,7 @@ pub struct Ports(Arc<Shared>);
 struct Shared {
     config: Config,
     boot_id: String,
-    mtu: u16,
+    mtu: AtomicU16,
     switch: Switch,
     metrics: Metrics,
     state: Mutex<State>,
@@ -67,7 +68,7 @@ impl Ports {
         Self(Arc::new(Shared {
             config,
             boot_id,
-            mtu,
+            mtu: mtu.into(),
             switch,
             metrics,
             state: Mutex::new(state),
@@ -84,6 +85,11 @@ impl Ports {
     /// The node's blocks are these now.
     pub fn set_blocks(&self, blocks: &[IpNet]) {
         self.state().set_blocks(blocks);
+    }
+
+    /// Ports that are made from now on have this MTU at most.
+    pub fn set_mtu(&self, mtu: u16) {
+        self.0.mtu.store(mtu, Ordering::Relaxed);
     }
 
     /// How many there are.
@@ -123,7 +129,7 @@ impl Ports {
             netns: call.netns.clone(),
             netns_id: namespace.id(),
             boot_id: self.0.boot_id.clone(),
-            mtu: call.config.mtu.map_or(self.0.mtu, |mtu| mtu.min(self.0.mtu)),
+            mtu: call.config.mtu.unwrap_or(u16::MAX).min(self.0.mtu.load(Ordering::Relaxed)),
         };
         let delegated = wish.given.is_some();
         let reserved = self.state().reserve(wish, self.now());

@@ -1,0 +1,92 @@
+//! The rows of the node itself: the bridge, the gateway's port, the tunnel's. Their numbers at the
+//! switch are asked for, and read back.
+
+use crate::config::Config;
+use crate::gateway;
+use crate::switch::SwitchError;
+use osier_compiler::LocalPorts;
+use osier_model::{Mac, Node, Tunnel};
+use osier_openflow::port_no::PortNo;
+use osier_ovsdb::rows::vswitch::BridgeFailMode;
+use osier_southbound::rows::{Applied, Bridge, Plan, Port, RowReconciler, Settling};
+
+/// The tunnel's port, and the numbers of the fixed ports at the switch.
+const TUNNEL: &str = "osier-tun";
+const TUNNEL_OFPORT: u32 = 1;
+const GATEWAY_OFPORT: u32 = 2;
+/// Who wants the fixed rows.
+const OWNER: &str = "node";
+
+/// See the module.
+#[derive(Debug, Clone)]
+pub(crate) struct Fixed {
+    bridge: String,
+    datapath: &'static str,
+    /// Whether the bridge is somebody else's, and used as it is.
+    foreign_bridge: bool,
+}
+
+// === impl Fixed ===
+
+impl Fixed {
+    pub(crate) fn new(config: &Config, foreign_bridge: bool) -> Self {
+        let bridge = config.bridge.as_str().to_owned();
+        Self { bridge, datapath: config.datapath.as_str(), foreign_bridge }
+    }
+
+    /// Asks for the rows, for a node with this tunnel.
+    pub(crate) async fn put(
+        &self,
+        rows: &RowReconciler,
+        node: &Node,
+        tunnel: Tunnel,
+    ) -> Result<Settling, SwitchError> {
+        Ok(rows.put(OWNER, self.plan(node, tunnel)).await?)
+    }
+
+    /// Asks for the rows and waits for them: the ports' numbers.
+    pub(crate) async fn make(
+        &self,
+        rows: &RowReconciler,
+        node: &Node,
+        tunnel: Tunnel,
+    ) -> Result<LocalPorts, SwitchError> {
+        numbers(&self.put(rows, node, tunnel).await?.await?)
+    }
+
+    fn plan(&self, node: &Node, tunnel: Tunnel) -> Plan {
+        let mut plan = Plan::default();
+        if !self.foreign_bridge {
+            plan = plan.bridge(Bridge {
+                name: self.bridge.clone(),
+                datapath_type: Some(self.datapath.to_owned()),
+                fail_mode: Some(BridgeFailMode::Secure),
+                ..Bridge::default()
+            });
+        }
+        let mut gateway = Port::internal(&self.bridge, gateway::INTERFACE);
+        gateway.interfaces[0].mac = Some(Mac::GATEWAY.to_string());
+        gateway.interfaces[0].ofport_request = Some(GATEWAY_OFPORT);
+        let mut tunnels = Port::new(&self.bridge, TUNNEL);
+        let kind = match tunnel {
+            Tunnel::Geneve => "geneve",
+            Tunnel::Vxlan => "vxlan",
+        };
+        let local = node.tunnel.to_string();
+        let options = [("remote_ip", "flow"), ("key", "flow"), ("local_ip", &local)];
+        let interface = &mut tunnels.interfaces[0];
+        kind.clone_into(&mut interface.kind);
+        interface.ofport_request = Some(TUNNEL_OFPORT);
+        interface.options = options.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
+        plan.port(gateway).port(tunnels)
+    }
+}
+
+/// The numbers that the fixed ports have.
+pub(crate) fn numbers(applied: &Applied) -> Result<LocalPorts, SwitchError> {
+    let number = |name: &str| {
+        let number = applied.ofport(name).and_then(|number| u32::try_from(number).ok());
+        number.map(PortNo).ok_or_else(|| SwitchError::NoNumber(name.to_owned()))
+    };
+    Ok(LocalPorts { gateway: number(gateway::INTERFACE)?, tunnel: number(TUNNEL)? })
+}

@@ -1,0 +1,162 @@
+//! Following the view, and keeping the machine's own side as it should be.
+//!
+//! A change of what holds for the whole cluster, or of this node's tunnel, needs other rows before
+//! other flows: it is repeated until it is done. All else are steps. Nothing here restarts
+//! anything, and pods that talk go on talking.
+
+use crate::config::Config;
+use crate::fixed::Fixed;
+use crate::gateway::{self, GatewayError};
+use crate::metrics::Metrics;
+use crate::ports::Ports;
+use crate::switch::SwitchError;
+use crate::uplink::pod_mtu;
+use crate::view::{ViewUpdate, ViewUpdates};
+use crate::{Chain, forward};
+use ipnet::IpNet;
+use osier_model::{Fabric, Node, View};
+use std::time::{Duration, Instant};
+use tracing::{error, info, warn};
+
+/// How often the machine is looked at.
+const TICK: Duration = Duration::from_secs(1);
+/// How often the gateway's addresses and routes are put right without a reason.
+const GATEWAY_AUDIT: Duration = Duration::from_secs(10);
+
+/// What holds now, and who hears of it.
+pub(crate) struct Follower {
+    pub(crate) config: Config,
+    pub(crate) ports: Ports,
+    pub(crate) metrics: Metrics,
+    pub(crate) fixed: Fixed,
+    pub(crate) node: Node,
+    pub(crate) fabric: Fabric,
+    pub(crate) mtu: u16,
+    /// Whether the tunnel's row and the flows are yet to be made for what was heard.
+    pub(crate) behind: bool,
+}
+
+// === impl Follower ===
+
+impl Follower {
+    /// Follows for ever.
+    pub(crate) async fn run(mut self, mut updates: ViewUpdates) {
+        let mut ticks = tokio::time::interval(TICK);
+        let mut replayed = self.ports.switch().flows().replayed();
+        let mut set_up = Instant::now();
+        let mut told = true;
+        loop {
+            tokio::select! {
+                update = updates.recv(), if told => match update {
+                    Some(update) => self.hear(update).await,
+                    // The last view stays.
+                    None => told = false,
+                },
+                _ = ticks.tick() => {
+                    if self.behind {
+                        self.catch_up().await;
+                    }
+                    // A switch that started anew may have made its interfaces anew.
+                    let anew = replayed.has_changed().unwrap_or_default();
+                    if anew || set_up.elapsed() >= GATEWAY_AUDIT {
+                        replayed.mark_unchanged();
+                        set_up = Instant::now();
+                        if let Err(error) = self.set_up_interface().await {
+                            warn!(error = %Chain(&error), "the gateway is not as it should be");
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    async fn hear(&mut self, update: ViewUpdate) {
+        let taken = match self.ports.switch().hear(update).await {
+            Ok(taken) => taken,
+            Err(error) => {
+                self.metrics.refused_view();
+                warn!(error = %Chain(&error), "the view was refused; the last good one stays");
+                return;
+            }
+        };
+        for error in &taken.refused {
+            self.metrics.refused_view();
+            warn!(error = %Chain(error), "a step of the view was refused");
+        }
+        if taken.is_nothing() {
+            return;
+        }
+        info!(changes = taken.changes.len(), fabric = taken.fabric, "the view changed");
+        let said = self
+            .ports
+            .switch()
+            .with_said(|said| (said.own_node().cloned(), said.view().fabric().clone()));
+        let (node, fabric) = said.await;
+        let node = node.unwrap_or_else(|| self.node.clone());
+        self.behind |= taken.fabric || node.tunnel != self.node.tunnel;
+        (self.node, self.fabric) = (node, fabric);
+        self.ports.set_blocks(&self.node.blocks);
+        if self.behind {
+            self.catch_up().await;
+        } else if let Err(error) = self.ports.switch().follow(taken.changes).await {
+            warn!(error = %Chain(&error), "the view is not on the switch");
+        }
+        if let Err(error) = self.set_up_gateway().await {
+            warn!(error = %Chain(&error), "the gateway is not as it should be");
+        }
+    }
+
+    /// Makes the tunnel anew, and all flows for it.
+    async fn catch_up(&mut self) {
+        match self.try_catch_up().await {
+            Ok(()) => {
+                let tunnel = self.node.tunnel;
+                info!(kind = ?self.fabric.tunnel, %tunnel, mtu = self.mtu, "the tunnel changed");
+                self.behind = false;
+            }
+            Err(error) => {
+                warn!(error = %Chain(&error), "the changed tunnel is not on the switch yet");
+            }
+        }
+        if let Err(error) = self.set_up_interface().await {
+            warn!(error = %Chain(&error), "the gateway is not as it should be");
+        }
+    }
+
+    async fn try_catch_up(&mut self) -> Result<(), SwitchError> {
+        let (switch, kind) = (self.ports.switch(), self.fabric.tunnel);
+        match pod_mtu(self.config.mtu, kind, self.node.tunnel) {
+            Ok(mtu) => {
+                self.mtu = mtu;
+                self.ports.set_mtu(mtu);
+            }
+            Err(error) => warn!(error = %Chain(&error), mtu = self.mtu, "the MTU stays"),
+        }
+        let local = self.fixed.make(switch.rows(), &self.node, kind).await?;
+        switch.recompile(local).await
+    }
+
+    /// The interface, and the firewall.
+    pub(crate) async fn set_up_gateway(&self) -> Result<(), GatewayError> {
+        self.set_up_interface().await?;
+        let prefixes = self.pod_prefixes().await;
+        let script = gateway::nft_script(&prefixes, self.config.masquerade);
+        if let Err(error) = gateway::apply_nft(&script).await {
+            // Pods still reach one another and the node.
+            error!(error = %Chain(&error), "pods do not reach the outside");
+        }
+        Ok(())
+    }
+
+    async fn set_up_interface(&self) -> Result<(), GatewayError> {
+        let prefixes = self.pod_prefixes().await;
+        gateway::set_up(gateway::interface(&self.node, &prefixes, self.mtu)).await?;
+        forward::accept_forwarding().await;
+        Ok(())
+    }
+
+    async fn pod_prefixes(&self) -> Vec<IpNet> {
+        let prefixes = |view: &View| gateway::pod_prefixes(view.fabric(), view.nodes().values());
+        self.ports.switch().with_said(|said| prefixes(said.view())).await
+    }
+}

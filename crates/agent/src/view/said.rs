@@ -1,0 +1,215 @@
+//! What the source said last, and what differs in what it says now. Pure.
+//!
+//! It is whole and valid at any time. This node itself never goes from it: its tunnel and its pods
+//! would go along.
+
+use super::ViewUpdate;
+use osier_model::{Change, Fabric, Invalid, Key, Node, NodeName, Object, View};
+use std::collections::BTreeMap;
+
+/// See the module.
+#[derive(Debug, Clone)]
+pub struct Said {
+    view: View,
+}
+
+/// What an update changed.
+#[derive(Debug, Default)]
+pub struct Taken {
+    /// Whether what holds for the whole cluster is another now.
+    pub fabric: bool,
+    /// The steps from what was to what is: only what differs.
+    pub changes: Vec<Change>,
+    /// Steps that were wrong, and left out.
+    pub refused: Vec<Invalid>,
+}
+
+// === impl Taken ===
+
+impl Taken {
+    /// Whether all is as it was.
+    pub fn is_nothing(&self) -> bool {
+        !self.fabric && self.changes.is_empty()
+    }
+}
+
+// === impl Said ===
+
+impl Said {
+    /// Nothing yet, of this node.
+    pub fn new(node: NodeName) -> Self {
+        Self { view: View::new(node, Fabric::default()) }
+    }
+
+    /// All of it, ports of this node as the source wants them.
+    pub fn view(&self) -> &View {
+        &self.view
+    }
+
+    /// This node, if it was ever spoken of.
+    pub fn own_node(&self) -> Option<&Node> {
+        self.view.nodes().get(self.view.node())
+    }
+
+    /// All objects, as steps from nothing.
+    pub fn from_nothing(&self) -> impl Iterator<Item = Change> {
+        objects(&self.view).into_values().map(Change::Put)
+    }
+
+    /// Takes an update in. On an error all is as it was.
+    pub fn take(&mut self, update: ViewUpdate) -> Result<Taken, Invalid> {
+        match update {
+            ViewUpdate::Snapshot { fabric, objects } => self.replace(fabric, objects),
+            ViewUpdate::Changes { fabric, changes } => self.step(fabric, changes),
+        }
+    }
+
+    fn replace(&mut self, fabric: Fabric, said: Vec<Object>) -> Result<Taken, Invalid> {
+        fabric.validate()?;
+        let mut next = View::new(self.view.node().clone(), fabric);
+        for object in said {
+            next.apply(Change::Put(object))?;
+        }
+        if let (Some(node), None) = (self.own_node(), next.nodes().get(next.node())) {
+            next.apply(Change::Put(Object::Node(node.clone())))?;
+        }
+        let fabric = next.fabric() != self.view.fabric();
+        let changes = steps(&self.view, &next);
+        self.view = next;
+        Ok(Taken { fabric, changes, refused: Vec::new() })
+    }
+
+    fn step(&mut self, fabric: Option<Fabric>, changes: Vec<Change>) -> Result<Taken, Invalid> {
+        let mut taken = Taken::default();
+        if let Some(fabric) = fabric.filter(|fabric| fabric != self.view.fabric()) {
+            fabric.validate()?;
+            let mut next = View::new(self.view.node().clone(), fabric);
+            for change in self.from_nothing() {
+                next.apply(change)?;
+            }
+            self.view = next;
+            taken.fabric = true;
+        }
+        for change in changes {
+            if self.changes_nothing(&change) {
+                continue;
+            }
+            match self.view.apply(change.clone()) {
+                Ok(()) => taken.changes.push(change),
+                Err(error) => taken.refused.push(error),
+            }
+        }
+        Ok(taken)
+    }
+
+    fn changes_nothing(&self, change: &Change) -> bool {
+        match change {
+            Change::Put(object) => object_of(&self.view, &object.key()).as_ref() == Some(object),
+            Change::Delete(Key::Node(name)) if name == self.view.node() => true,
+            Change::Delete(key) => object_of(&self.view, key).is_none(),
+        }
+    }
+}
+
+fn object_of(view: &View, key: &Key) -> Option<Object> {
+    match key {
+        Key::Node(name) => view.nodes().get(name).cloned().map(Object::Node),
+        Key::Router(name) => view.routers().get(name).cloned().map(Object::Router),
+        Key::Network(name) => view.networks().get(name).cloned().map(Object::Network),
+        Key::Port(key) => view.ports().get(key).cloned().map(Object::Port),
+    }
+}
+
+fn objects(view: &View) -> BTreeMap<Key, Object> {
+    let nodes = view.nodes().values().cloned().map(Object::Node);
+    let routers = view.routers().values().cloned().map(Object::Router);
+    let networks = view.networks().values().cloned().map(Object::Network);
+    let ports = view.ports().values().cloned().map(Object::Port);
+    let all = nodes.chain(routers).chain(networks).chain(ports);
+    all.map(|object| (object.key(), object)).collect()
+}
+
+/// The steps from one view to the next. What goes, and what gets another number, goes first: its
+/// number may be another's in the next.
+fn steps(old: &View, new: &View) -> Vec<Change> {
+    let (old, new) = (objects(old), objects(new));
+    let goes = |key: &&Key| match (&old[*key], new.get(*key)) {
+        (_, None) => true,
+        (Object::Network(old), Some(Object::Network(new))) => old.vni != new.vni,
+        (Object::Router(old), Some(Object::Router(new))) => old.vrf != new.vrf,
+        _ => false,
+    };
+    let gone = old.keys().filter(goes).cloned().map(Change::Delete);
+    let put = new.iter().filter(|(key, object)| old.get(key) != Some(object));
+    gone.chain(put.map(|(_, object)| Change::Put(object.clone()))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{VIEW, parse};
+    use super::*;
+
+    fn said(text: &str) -> Said {
+        let mut said = Said::new(NodeName::new("n1").unwrap());
+        said.take(parse(text).unwrap().into()).unwrap();
+        said
+    }
+
+    #[test]
+    fn only_what_differs_is_a_step_and_steps_lead_there() {
+        let mut now = said(VIEW);
+        assert!(now.take(parse(VIEW).unwrap().into()).unwrap().is_nothing());
+        let text = VIEW.replace("10.1.1.0/24, ", "").replace("name: pods", "name: shop");
+        let mut stepped = now.clone();
+        let taken = now.take(parse(&text).unwrap().into()).unwrap();
+        assert_eq!(taken.changes.len(), 3, "{:?}", taken.changes);
+        assert!(
+            matches!(&taken.changes[0], Change::Delete(Key::Network(n)) if n.as_str() == "pods")
+        );
+        let update = ViewUpdate::Changes { fabric: None, changes: taken.changes };
+        assert!(stepped.take(update).unwrap().refused.is_empty());
+        assert_eq!(stepped.view(), said(&text).view());
+    }
+
+    #[test]
+    fn numbers_may_be_swapped() {
+        let blue = "  - { kind: network, name: blue, vni: 7, router: default }\n";
+        let mut view = said(&format!("{VIEW}{blue}"));
+        let swapped = VIEW.replace("vni: 1,", "vni: 7,") + &blue.replace("vni: 7", "vni: 1");
+        let mut stepped = view.clone();
+        let changes = view.take(parse(&swapped).unwrap().into()).unwrap().changes;
+        let taken = stepped.take(ViewUpdate::Changes { fabric: None, changes }).unwrap();
+        assert!(taken.refused.is_empty(), "{:?}", taken.refused);
+        assert_eq!(stepped.view(), view.view());
+    }
+
+    #[test]
+    fn a_wrong_step_is_left_out_and_a_wrong_snapshot_whole() {
+        let mut view = said(VIEW);
+        let object = |text: &str| serde_saphyr::from_str::<Object>(text).unwrap();
+        let twice = object("{ kind: network, name: blue, vni: 1 }");
+        let right = object("{ kind: network, name: green, vni: 9 }");
+        let changes = vec![Change::Put(twice.clone()), Change::Put(right)];
+        let taken = view.take(ViewUpdate::Changes { fabric: None, changes }).unwrap();
+        assert_eq!((taken.changes.len(), taken.refused.len()), (1, 1));
+        let before = view.view().clone();
+        let objects = vec![twice, object("{ kind: network, name: red, vni: 1 }")];
+        let update = ViewUpdate::Snapshot { fabric: Fabric::default(), objects };
+        assert!(view.take(update).is_err());
+        assert_eq!(view.view(), &before);
+    }
+
+    #[test]
+    fn the_fabric_may_change_and_this_node_stays() {
+        let mut view = said(VIEW);
+        let text = VIEW.replace("geneve", "vxlan").replace("name: n1", "name: n2");
+        let taken = view.take(parse(&text).unwrap().into()).unwrap();
+        assert!(taken.fabric);
+        assert_eq!(view.view().nodes().len(), 2);
+        let changes = vec![Change::Delete(Key::Node("n1".parse().unwrap()))];
+        let fabric = Some(Fabric::default());
+        let taken = view.take(ViewUpdate::Changes { fabric, changes }).unwrap();
+        assert!(taken.fabric && taken.changes.is_empty());
+        assert!(view.own_node().is_some() && view.view().fabric().cluster.is_empty());
+    }
+}

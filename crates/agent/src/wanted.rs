@@ -1,0 +1,273 @@
+//! What the switch shall carry, as values: what the view says, and the ports that are really here.
+//!
+//! Of ports of this node a view can only wish: they are there when a runtime has made them, and
+//! then count as they are made. What a view may decide of a living one is what it is to policies
+//! and how fast it may be. Nothing here talks to anybody.
+
+use crate::view::{Said, Taken, ViewUpdate};
+use osier_compiler::{Attachment, CompileError, Compiled, Compiler, LocalPorts};
+use osier_model::{Change, Invalid, Key, Object, Port, PortKey, View};
+use std::collections::BTreeMap;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Wanted {
+    said: Said,
+    compiler: Compiler,
+    here: BTreeMap<PortKey, (Port, Attachment)>,
+}
+
+// === impl Wanted ===
+
+impl Wanted {
+    /// The view and nothing else.
+    pub(crate) fn new(said: Said, local: LocalPorts) -> Result<Self, CompileError> {
+        let compiler = compiler_of(&said, local, &BTreeMap::new())?;
+        Ok(Self { said, compiler, here: BTreeMap::new() })
+    }
+
+    /// What the source said.
+    pub(crate) fn said(&self) -> &Said {
+        &self.said
+    }
+
+    /// What is compiled.
+    pub(crate) fn view(&self) -> &View {
+        self.compiler.view()
+    }
+
+    /// What the view wishes of a port of this node.
+    pub(crate) fn wish(&self, key: &PortKey) -> Option<&Port> {
+        wish(&self.said, key)
+    }
+
+    /// All, from nothing.
+    pub(crate) fn all(&self) -> Result<Vec<Compiled>, CompileError> {
+        self.compiler.all()
+    }
+
+    /// Hears an update. Nothing is compiled yet.
+    pub(crate) fn hear(&mut self, update: ViewUpdate) -> Result<Taken, Invalid> {
+        self.said.take(update)
+    }
+
+    /// Compiles steps that were heard. What can be is done, whatever else cannot: the first that
+    /// could not be is told.
+    pub(crate) fn follow(&mut self, changes: Vec<Change>) -> (Vec<Compiled>, Option<CompileError>) {
+        let (mut compiled, mut refused) = (Vec::new(), None);
+        for change in changes {
+            match self.follow_one(change) {
+                Ok(more) => compiled.extend(more),
+                Err(error) => refused = refused.or(Some(error)),
+            }
+        }
+        (compiled, refused)
+    }
+
+    fn follow_one(&mut self, change: Change) -> Result<Vec<Compiled>, CompileError> {
+        let key = match &change {
+            Change::Put(Object::Port(port)) => port.key.clone(),
+            Change::Delete(Key::Port(key)) => key.clone(),
+            _ => return self.compiler.apply(change),
+        };
+        match self.here.get(&key) {
+            Some((port, _)) => {
+                self.compiler.apply(Change::Put(Object::Port(decided(&self.said, port))))
+            }
+            None => self.compile_absent(&key),
+        }
+    }
+
+    /// A port that is not here: with another node, or nowhere.
+    fn compile_absent(&mut self, key: &PortKey) -> Result<Vec<Compiled>, CompileError> {
+        let (said, node) = (self.said.view(), self.said.view().node());
+        match said.ports().get(key).filter(|port| port.node != *node) {
+            Some(port) => self.compiler.apply(Change::Put(Object::Port(port.clone()))),
+            None => self.compiler.apply(Change::Delete(Key::Port(key.clone()))),
+        }
+    }
+
+    /// Compiles all anew, for a changed fabric or other numbers of the fixed ports. Owners that
+    /// are no more have empty plans.
+    pub(crate) fn recompile(&mut self, local: LocalPorts) -> Result<Vec<Compiled>, CompileError> {
+        let compiler = compiler_of(&self.said, local, &self.here)?;
+        let mut all = compiler.all()?;
+        let before = std::mem::replace(&mut self.compiler, compiler).all()?;
+        for gone in before {
+            if !all.iter().any(|compiled| compiled.owner == gone.owner) {
+                all.push(Compiled { plan: osier_compiler::Plan::default(), ..gone });
+            }
+        }
+        Ok(all)
+    }
+
+    /// A port is here.
+    pub(crate) fn attach(
+        &mut self,
+        port: Port,
+        at: Attachment,
+    ) -> Result<Vec<Compiled>, CompileError> {
+        let key = port.key.clone();
+        let object = Object::Port(decided(&self.said, &port));
+        let mut compiled = self.compiler.apply(Change::Put(object))?;
+        compiled.extend(self.compiler.attach(key.clone(), at)?);
+        self.here.insert(key, (port, at));
+        Ok(compiled)
+    }
+
+    /// A port is here no more.
+    pub(crate) fn detach(&mut self, key: &PortKey) -> Result<Vec<Compiled>, CompileError> {
+        self.here.remove(key);
+        let mut compiled = self.compiler.detach(key)?;
+        // It may have moved: then it is another node's from now on.
+        compiled.extend(self.compile_absent(key)?);
+        Ok(compiled)
+    }
+}
+
+fn wish<'a>(said: &'a Said, key: &PortKey) -> Option<&'a Port> {
+    let view = said.view();
+    view.ports().get(key).filter(|port| port.node == *view.node())
+}
+
+/// A port as it is made, with what the view decides.
+fn decided(said: &Said, port: &Port) -> Port {
+    let mut port = port.clone();
+    if let Some(wish) = wish(said, &port.key) {
+        port.identity = wish.identity;
+        if !wish.limits.is_none() {
+            port.limits = wish.limits;
+        }
+    }
+    port
+}
+
+fn compiler_of(
+    said: &Said,
+    local: LocalPorts,
+    here: &BTreeMap<PortKey, (Port, Attachment)>,
+) -> Result<Compiler, CompileError> {
+    let view = said.view();
+    let mut compiler = Compiler::new(view.node().clone(), view.fabric().clone(), local);
+    for change in said.from_nothing() {
+        match &change {
+            Change::Put(Object::Port(port))
+                if port.node == *view.node() || here.contains_key(&port.key) => {}
+            _ => drop(compiler.apply(change)?),
+        }
+    }
+    for (port, at) in here.values() {
+        compiler.apply(Change::Put(Object::Port(decided(said, port))))?;
+        compiler.attach(port.key.clone(), *at)?;
+    }
+    Ok(compiler)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use osier_model::Limit;
+    use osier_openflow::port_no::PortNo;
+    use std::path::Path;
+
+    const VIEW: &str = "
+objects:
+  - { kind: node, name: n1, tunnel: 192.0.2.1 }
+  - { kind: node, name: n2, tunnel: 192.0.2.2 }
+  - { kind: router, name: red, vrf: 3 }
+  - { kind: network, name: blue, vni: 7, router: red, subnets: [{ cidr: 10.5.0.0/24 }] }
+";
+
+    fn said(text: &str) -> ViewUpdate {
+        crate::view::ViewDocument::parse(text, Path::new("/v")).unwrap().into()
+    }
+
+    fn wanted(text: &str) -> Wanted {
+        let mut first = Said::new("n1".parse().unwrap());
+        first.take(said(text)).unwrap();
+        Wanted::new(first, local(1)).unwrap()
+    }
+
+    fn local(tunnel: u32) -> LocalPorts {
+        LocalPorts { gateway: PortNo(2), tunnel: PortNo(tunnel) }
+    }
+
+    fn port() -> Port {
+        let text = "{ device: 'a:b', interface: eth0, network: blue, node: n1, \
+                    mac: '0a:58:0a:05:00:07', addresses: [10.5.0.7] }";
+        serde_saphyr::from_str(text).unwrap()
+    }
+
+    fn at() -> Attachment {
+        Attachment { ofport: PortNo(17), tag: 5 }
+    }
+
+    fn view_with(port: &str) -> String {
+        format!(
+            "{VIEW}  - {{ kind: port, device: 'a:b', interface: eth0, network: blue, {port}, \
+             mac: '0a:58:0a:05:00:07', addresses: [10.5.0.7] }}\n"
+        )
+    }
+
+    fn hear(wanted: &mut Wanted, text: &str) {
+        let taken = wanted.hear(said(text)).unwrap();
+        assert!(wanted.follow(taken.changes).1.is_none());
+    }
+
+    /// What was compiled step by step is what all is.
+    fn same_as_anew(wanted: &mut Wanted) {
+        let stepped = wanted.all().unwrap();
+        wanted.recompile(local(1)).unwrap();
+        assert_eq!(stepped, wanted.all().unwrap());
+    }
+
+    #[test]
+    fn a_wish_makes_no_port_but_decides_of_one_that_lives() {
+        let mut wanted = wanted(&view_with("node: n1, limits: { egress: { rate: 8000 } }"));
+        assert!(wanted.view().ports().is_empty());
+        wanted.attach(port(), at()).unwrap();
+        let egress = |wanted: &Wanted| wanted.view().ports()[&port().key].limits.egress;
+        assert_eq!(egress(&wanted), Some(Limit { rate: 8000, burst: None }));
+        hear(&mut wanted, &view_with("node: n1, limits: { egress: { rate: 9000 } }, identity: 9"));
+        assert_eq!(egress(&wanted), Some(Limit { rate: 9000, burst: None }));
+        assert_eq!(wanted.view().ports()[&port().key].identity.0, 9);
+        same_as_anew(&mut wanted);
+        hear(&mut wanted, VIEW);
+        assert_eq!(egress(&wanted), None, "it lives on without the view's word");
+        same_as_anew(&mut wanted);
+        wanted.detach(&port().key).unwrap();
+        assert!(wanted.view().ports().is_empty());
+    }
+
+    #[test]
+    fn a_port_that_moves_is_elsewhere_when_it_is_gone_here() {
+        let mut wanted = wanted(VIEW);
+        wanted.attach(port(), at()).unwrap();
+        hear(&mut wanted, &view_with("node: n2"));
+        assert_eq!(wanted.view().ports()[&port().key].node.as_str(), "n1");
+        same_as_anew(&mut wanted);
+        wanted.detach(&port().key).unwrap();
+        assert_eq!(wanted.view().ports()[&port().key].node.as_str(), "n2");
+        same_as_anew(&mut wanted);
+        hear(&mut wanted, &view_with("node: n1"));
+        assert!(wanted.view().ports().is_empty(), "it comes back, and is not here yet");
+    }
+
+    #[test]
+    fn a_changed_fabric_compiles_all_anew_and_leaves_no_owner_behind() {
+        let mut wanted = wanted(VIEW);
+        wanted.attach(port(), at()).unwrap();
+        let text = VIEW.replace("name: n2, tunnel: 192.0.2.2", "name: n3, tunnel: 192.0.2.3");
+        let taken = wanted.hear(said(&format!("fabric: {{ tunnel: vxlan }}{text}"))).unwrap();
+        assert!(taken.fabric);
+        let all = wanted.recompile(local(9)).unwrap();
+        let plan = |name: &str| {
+            let found = all.iter().find(|compiled| compiled.owner.to_string() == name);
+            found.unwrap().plan.clone()
+        };
+        assert_eq!(plan("node n2"), osier_compiler::Plan::default());
+        assert_ne!(plan("node n3"), osier_compiler::Plan::default());
+        assert!(!plan("port a:b").flows.is_empty());
+        assert!(plan("pipeline").tlvs.is_empty());
+    }
+}
