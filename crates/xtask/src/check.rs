@@ -22,13 +22,15 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     ("osier-compiler", &["osier-model", "osier-openflow"]),
+    ("osier-resource", &["osier-model"]),
     ("osier-southbound", &["osier-openflow", "osier-ovsdb"]),
     ("osier-bench", &["osier-openflow", "osier-ovsdb", "osier-southbound", "osier-testbed"]),
     ("xtask", &["osier-compiler", "osier-ovsdb"]),
 ];
 
 /// Crates that must do without a runtime, less their sessions.
-const SANS_IO: &[&str] = &["osier-compiler", "osier-model", "osier-openflow", "osier-ovsdb"];
+const SANS_IO: &[&str] =
+    &["osier-compiler", "osier-model", "osier-openflow", "osier-ovsdb", "osier-resource"];
 
 /// Runs all checks and reports every failure.
 pub(crate) fn run() -> Result<()> {

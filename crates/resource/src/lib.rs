@@ -1,0 +1,1 @@
+//! The outside form of the model's objects, for the API, the command line and files.
