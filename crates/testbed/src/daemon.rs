@@ -64,6 +64,11 @@ impl Daemon {
         &self.netns
     }
 
+    /// It will live in another namespace from its next start on.
+    pub(crate) fn move_to(&mut self, netns: &Netns) {
+        self.netns = netns.clone();
+    }
+
     pub(crate) fn dir(&self) -> &Path {
         &self.dir
     }

@@ -108,10 +108,21 @@ impl Fabric {
             self.family.node_address(index),
             self.mtu,
         )?;
-        self.segment.ip(&format!("link set {name} master {SEGMENT} mtu {} up", self.mtu))?;
+        self.plug(&name)?;
         self.nodes.push(node);
         let last = self.nodes.len() - 1;
         Ok(&mut self.nodes[last])
+    }
+
+    /// A node's machine loses power and boots: its processes, its namespace and all interfaces are
+    /// gone, the database's file stays. Processes that others started there must have ended.
+    pub fn reboot(&mut self, node: usize) -> Result<(), FabricError> {
+        self.nodes[node].reboot(&self.segment)?;
+        Ok(self.plug(self.nodes[node].name())?)
+    }
+
+    fn plug(&self, node: &str) -> Result<(), CommandError> {
+        self.segment.ip(&format!("link set {node} master {SEGMENT} mtu {} up", self.mtu)).map(drop)
     }
 
     /// Cuts a node off the underlay, or joins it again.

@@ -64,13 +64,7 @@ impl Node {
         underlay: IpAddr,
         mtu: u16,
     ) -> Result<Self, FabricError> {
-        let netns = segment.lab().netns(name)?;
-        segment.ip(&format!(
-            "link add {name} mtu {mtu} type veth peer name {UPLINK} mtu {mtu} netns {}",
-            netns.name()
-        ))?;
-        silence(&netns, UPLINK).map_err(CommandError::from)?;
-        netns.ip(&format!("link set {UPLINK} up"))?;
+        let netns = machine(segment, name, name, mtu)?;
         let ovs = Ovs::start(&netns, name)?;
         ovs.add_bridge(Self::PHYSICAL, FailMode::Standalone)?;
         ovs.vsctl(&["add-port", Self::PHYSICAL, UPLINK])?;
@@ -171,6 +165,19 @@ impl Node {
         self.ovs.start_ovsdb()
     }
 
+    /// Loses power and boots: processes, the namespace and all interfaces are gone, and so is what a
+    /// machine keeps in memory; the database's file stays. Agents and other processes must have
+    /// ended, and what else holds the namespace, such as sockets, keeps the old one.
+    pub(crate) fn reboot(&mut self, segment: &Netns) -> Result<(), FabricError> {
+        self.ovs.kill_vswitchd();
+        self.ovs.kill_ovsdb();
+        segment.ip(&format!("link delete {}", self.name))?;
+        let boot = format!("{}-{}", self.name, segment.lab().serial());
+        let netns = machine(segment, &boot, &self.name, self.mtu)?;
+        self.ovs.boot_in(&netns)?;
+        Ok(self.take_address()?)
+    }
+
     fn take_address(&self) -> Result<(), CommandError> {
         let (bridge, length) = (Self::PHYSICAL, self.family.prefix_length());
         let nodad = if self.underlay.is_ipv6() { "nodad" } else { "" };
@@ -178,6 +185,18 @@ impl Node {
             .ip(&format!("address replace {}/{length} dev {bridge} {nodad}", self.underlay))?;
         self.netns().ip(&format!("link set {bridge} up")).map(drop)
     }
+}
+
+/// A namespace with an uplink, whose other end is in the segment and called as the node.
+fn machine(segment: &Netns, netns: &str, node: &str, mtu: u16) -> Result<Netns, CommandError> {
+    let netns = segment.lab().netns(netns)?;
+    segment.ip(&format!(
+        "link add {node} mtu {mtu} type veth peer name {UPLINK} mtu {mtu} netns {}",
+        netns.name()
+    ))?;
+    silence(&netns, UPLINK)?;
+    netns.ip(&format!("link set {UPLINK} up"))?;
+    Ok(netns)
 }
 
 /// Keeps the kernel from speaking on an interface that belongs to the switch.

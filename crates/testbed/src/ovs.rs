@@ -5,6 +5,7 @@
 
 use std::fmt::Write as _;
 use std::io;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::thread::panicking;
 
@@ -133,14 +134,19 @@ impl Ovs {
 
     /// Starts `ovs-vswitchd` and waits until each bridge of the database is served.
     pub fn start_vswitchd(&mut self) -> Result<(), DaemonError> {
-        let bridges = self.bridges()?;
-        let database = format!("unix:{}", self.db_socket().display());
+        let socket = format!("unix:{}", self.db_socket().display());
         // No kernel module is asked for, and none is missed in the log.
-        let args = [database, "--disable-system".to_owned()];
+        let args = [socket.clone(), "--disable-system".to_owned()];
+        // Asked for once it starts, so that it starts at once.
+        let mut bridges = None;
         self.vswitchd.start(&args, |daemon| {
-            bridges
-                .iter()
-                .try_for_each(|bridge| accepts(&daemon.dir().join(format!("{bridge}.mgmt"))))
+            if bridges.is_none() {
+                let list =
+                    daemon.tool("ovs-vsctl").arg("--timeout=20").arg(format!("--db={socket}"));
+                bridges = Some(list.arg("list-br").run().map_err(|e| e.to_string())?);
+            }
+            let mut names = bridges.iter().flat_map(|names| names.lines());
+            names.try_for_each(|bridge| accepts(&daemon.dir().join(format!("{bridge}.mgmt"))))
         })
     }
 
@@ -164,6 +170,21 @@ impl Ovs {
     /// Starts the database's server again.
     pub fn start_ovsdb(&mut self) -> Result<(), DaemonError> {
         self.database.start()
+    }
+
+    /// Starts both daemons, which were killed, in another namespace. Their sockets are gone, as from
+    /// a directory in memory.
+    pub(crate) fn boot_in(&mut self, netns: &Netns) -> Result<(), DaemonError> {
+        for entry in self.dir().read_dir().into_iter().flatten().flatten() {
+            if entry.file_type().is_ok_and(|kind| kind.is_socket()) {
+                // One that stays refuses, which is as good.
+                let _ = std::fs::remove_file(entry.path());
+            }
+        }
+        self.database.move_to(netns);
+        self.vswitchd.move_to(netns);
+        self.start_ovsdb()?;
+        self.start_vswitchd()
     }
 
     /// CPU time and memory of `ovs-vswitchd` since its last start.

@@ -191,6 +191,10 @@ impl OvsdbServer {
         self.daemon.log()
     }
 
+    pub(crate) fn move_to(&mut self, netns: &Netns) {
+        self.daemon.move_to(netns);
+    }
+
     pub(crate) fn daemon(&self) -> &Daemon {
         &self.daemon
     }

@@ -1,16 +1,19 @@
 //! Packets between namespaces, made and judged by foreign tools and by plain sockets.
 
 mod capture;
+mod conversation;
 mod iperf;
 mod packet;
 mod ping;
 
 pub use capture::Capture;
+pub use conversation::{Conversation, Talk};
 pub use iperf::{TcpRate, UdpRate, iperf_tcp, iperf_udp};
 pub use packet::PacketSocket;
 pub use ping::{Loss, Ping, Pinger, ping, ping_until};
 
 use std::io;
+use std::net::IpAddr;
 
 use crate::command::CommandError;
 use crate::netns::NetnsError;
@@ -45,6 +48,16 @@ pub enum TrafficError {
         action: &'static str,
         /// The interface.
         interface: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// A conversation could not begin.
+    #[error("no conversation from namespace {from} to {to}")]
+    Conversation {
+        /// Who asks.
+        from: String,
+        /// Who answers.
+        to: IpAddr,
         /// Why.
         source: io::Error,
     },

@@ -1,0 +1,102 @@
+//! Agents and switches come and go under traffic; machines boot.
+
+use crate::cluster::{Addressing, AgentProcess, Cluster, config_of};
+use crate::lab::{PATIENCE, Pod, executables};
+use crate::watch::{Placed, Watch};
+use osier_testbed::Signal;
+use osier_testbed::traffic::ping_until;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Two nodes, two pods on the first and one on the second.
+fn two_nodes() -> (Cluster, [Placed; 3]) {
+    let cluster = Cluster::start(Addressing::Dual, 2);
+    let pods = [("here", 0), ("beside", 0), ("far", 1)].map(|(name, node)| {
+        let pod = cluster.pod(node, name);
+        let given = pod.addresses();
+        (pod, given)
+    });
+    (cluster, pods)
+}
+
+fn watch([here, beside, far]: &[Placed; 3]) -> Watch {
+    Watch::start(&[(here, beside), (here, far), (far, here)])
+}
+
+/// A pod that comes now reaches others: the agent works.
+fn newcomer(cluster: &Cluster, name: &str, others: &[Placed; 3]) -> Pod {
+    let pod = cluster.pod(0, name);
+    pod.add();
+    for (_, addresses) in others {
+        ping_until(&pod.netns, addresses[0], PATIENCE).unwrap();
+    }
+    pod
+}
+
+#[test]
+fn nobody_notices_that_an_agent_goes_and_comes() {
+    let (mut cluster, pods) = two_nodes();
+    let executable = copy_of_the_agent(&cluster);
+    let config = config_of(&cluster.fabric.nodes()[0]);
+    for signal in [Signal::SIGTERM, Signal::SIGKILL] {
+        let watch = watch(&pods);
+        cluster.agents[0].end(signal);
+        watch.wait_for_more(50);
+        cluster.start_agent(0);
+        watch.wait_for_more(100);
+        let seen = watch.stop();
+        eprintln!("{signal}: {} pings, longest gap {:?}", seen.sent(), seen.longest_gap());
+        seen.assert_nothing_lost(signal.as_str());
+        newcomer(&cluster, &format!("after-{}", signal as i32), &pods);
+    }
+    // Now from a file that is replaced under the running agent, as a package does.
+    cluster.agents[0].end(Signal::SIGTERM);
+    let node = &cluster.fabric.nodes()[0];
+    cluster.agents[0] = AgentProcess::run(node, &config, &executable);
+    cluster.agents[0].wait_ready();
+    let watch = watch(&pods);
+    replace(&executable);
+    cluster.agents[0].end(Signal::SIGTERM);
+    cluster.agents[0] = AgentProcess::run(node, &config, &executable);
+    cluster.agents[0].wait_ready();
+    watch.wait_for_more(100);
+    let seen = watch.stop();
+    eprintln!("upgrade: {} pings, longest gap {:?}", seen.sent(), seen.longest_gap());
+    seen.assert_nothing_lost("upgrade");
+    newcomer(&cluster, "after-upgrade", &pods);
+}
+
+fn copy_of_the_agent(cluster: &Cluster) -> PathBuf {
+    let copy = cluster.lab.dir().join("osier-agent");
+    fs::copy(executables().join("osier"), &copy).unwrap();
+    copy
+}
+
+/// Puts another file in the place of an executable; what is behind an ELF's sections is nobody's.
+fn replace(executable: &Path) {
+    let new = executable.with_extension("new");
+    let mut bytes = fs::read(executable).unwrap();
+    bytes.extend(b"another version");
+    fs::write(&new, bytes).unwrap();
+    fs::set_permissions(&new, fs::metadata(executable).unwrap().permissions()).unwrap();
+    fs::rename(&new, executable).unwrap();
+}
+
+#[test]
+fn a_switch_that_is_killed_comes_back_and_connections_live() {
+    let (mut cluster, pods) = two_nodes();
+    for round in 1..=2 {
+        let watch = watch(&pods);
+        let node = &mut cluster.fabric.nodes_mut()[0];
+        node.kill_vswitchd();
+        node.start_vswitchd().unwrap();
+        watch.wait_for_more(50);
+        let seen = watch.stop();
+        eprintln!(
+            "vswitchd killed, round {round}: longest gap of pings {:?}, of TCP {:?}",
+            seen.longest_gap(),
+            seen.longest_pause(),
+        );
+    }
+    newcomer(&cluster, "after", &pods);
+}
