@@ -23,6 +23,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     ("osier-compiler", &["osier-model", "osier-openflow"]),
     ("osier-resource", &["osier-model"]),
+    ("osier-span", &["osier-model"]),
+    ("osier-fleet", &["osier-model", "osier-span"]),
     ("osier-southbound", &["osier-openflow", "osier-ovsdb"]),
     ("osier-bench", &["osier-openflow", "osier-ovsdb", "osier-southbound", "osier-testbed"]),
     ("xtask", &["osier-compiler", "osier-ovsdb"]),
@@ -30,7 +32,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
 
 /// Crates that must do without a runtime, less their sessions.
 const SANS_IO: &[&str] =
-    &["osier-compiler", "osier-model", "osier-openflow", "osier-ovsdb", "osier-resource"];
+    &["osier-compiler", "osier-model", "osier-openflow", "osier-ovsdb", "osier-resource", "osier-span"];
 
 /// Runs all checks and reports every failure.
 pub(crate) fn run() -> Result<()> {

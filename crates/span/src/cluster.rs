@@ -1,0 +1,263 @@
+//! The cluster: every object, and the indices that make a change cheap.
+
+use crate::check::Batch;
+use crate::claims::Claims;
+use crate::delta::{Delta, Deltas, Gathering, Ref, Step};
+use crate::domain::Domain;
+use crate::error::Refused;
+use crate::shared::Shared;
+use crate::table::{Id, Table};
+use osier_model::{
+    Change, Fabric, InterfaceName, Invalid, Key, NetworkName, NodeName, Object, PortKey,
+    RouterName, View,
+};
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::sync::Arc;
+
+/// The whole model, valid at all times.
+#[derive(Debug, Default)]
+pub struct Cluster {
+    fabric: Fabric,
+    pub(crate) nodes: Table<NodeName, NodeSlot>,
+    pub(crate) routers: Table<RouterName, RouterSlot>,
+    pub(crate) networks: Table<NetworkName, NetworkSlot>,
+    pub(crate) ports: Table<PortKey, PortSlot>,
+    pub(crate) claims: Claims,
+    /// The network with the default number.
+    pub(crate) default: Option<Id>,
+    /// Names that many ports have.
+    interfaces: FxHashSet<InterfaceName>,
+}
+
+/// What a node must know, complete.
+#[derive(Debug, Clone)]
+pub struct NodeView {
+    /// Whose.
+    pub node: NodeName,
+    /// What holds for the whole cluster.
+    pub fabric: Fabric,
+    /// Each object once, in no order.
+    pub objects: Vec<Arc<Shared>>,
+}
+
+/// A node. In all slots, the object is missing only while a change is under way.
+#[derive(Debug, Default)]
+pub(crate) struct NodeSlot {
+    pub(crate) shared: Option<Arc<Shared>>,
+    pub(crate) ports: FxHashSet<Id>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct RouterSlot {
+    pub(crate) shared: Option<Arc<Shared>>,
+    pub(crate) networks: FxHashSet<Id>,
+    /// How many ports of its networks a node has.
+    pub(crate) at: FxHashMap<Id, u32>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct NetworkSlot {
+    pub(crate) shared: Option<Arc<Shared>>,
+    /// Of which domain it is a part now.
+    pub(crate) domain: Option<Domain>,
+    pub(crate) ports: FxHashSet<Id>,
+    /// How many of its ports a node has.
+    pub(crate) at: FxHashMap<Id, u32>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct PortSlot {
+    pub(crate) shared: Option<Arc<Shared>>,
+    /// Of which network and on which node it is now.
+    pub(crate) place: Option<(Id, Id)>,
+}
+
+// === impl NodeView ===
+
+impl NodeView {
+    /// As a view.
+    pub fn view(&self) -> Result<View, Invalid> {
+        let mut view = View::new(self.node.clone(), self.fabric.clone());
+        for shared in &self.objects {
+            view.apply(Change::Put(shared.object().clone()))?;
+        }
+        Ok(view)
+    }
+}
+
+// === impl Cluster ===
+
+impl Cluster {
+    /// A cluster without objects.
+    pub fn new(fabric: Fabric) -> Result<Self, Refused> {
+        fabric.validate()?;
+        Ok(Self { fabric, ..Self::default() })
+    }
+
+    /// What holds for the whole cluster.
+    pub fn fabric(&self) -> &Fabric {
+        &self.fabric
+    }
+
+    /// Changes what holds for the whole cluster: every node's view is another then.
+    pub fn set_fabric(&mut self, fabric: Fabric) -> Result<(), Refused> {
+        fabric.validate()?;
+        self.fabric = fabric;
+        Ok(())
+    }
+
+    /// How many objects there are.
+    pub fn len(&self) -> usize {
+        self.nodes.len() + self.routers.len() + self.networks.len() + self.ports.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// An object.
+    pub fn get(&self, key: &Key) -> Option<&Arc<Shared>> {
+        self.find(key).and_then(|at| self.shared(at))
+    }
+
+    /// The nodes' names.
+    pub fn node_names(&self) -> impl Iterator<Item = &NodeName> {
+        self.nodes.iter().filter_map(|(_, slot)| match slot.shared.as_ref()?.object() {
+            Object::Node(node) => Some(&node.name),
+            _ => None,
+        })
+    }
+
+    /// Makes all changes or none, and tells what they mean to each node. Only what they lead to
+    /// must be right: their order does not matter, and of several for one object the last holds.
+    pub fn apply(&mut self, changes: Vec<Change>) -> Result<Deltas, Refused> {
+        let batch = Batch::place(self, changes)?;
+        let mut gathering = Gathering::default();
+        self.enact(&batch, &mut gathering);
+        let deltas = self.deltas(&batch, gathering);
+        batch.finish(self);
+        Ok(deltas)
+    }
+
+    /// What a node must know, if there is such a node.
+    pub fn view_of(&self, node: &NodeName) -> Option<NodeView> {
+        let id = self.nodes.id(node)?;
+        let mut refs: Vec<Ref> = self.nodes.iter().map(|(id, _)| Ref::Node(id)).collect();
+        for domain in self.domains_of(id) {
+            self.each_of(domain, id, |object| refs.push(object));
+        }
+        let objects = refs.into_iter().filter_map(|at| self.shared(at).cloned()).collect();
+        Some(NodeView { node: node.clone(), fabric: self.fabric.clone(), objects })
+    }
+
+    fn deltas(&self, batch: &Batch, gathering: Gathering) -> Deltas {
+        let mut deltas = Deltas::default();
+        for item in &batch.items {
+            match (&item.key, &item.was, &item.now) {
+                (Key::Node(name), None, _) => deltas.added.push(name.clone()),
+                (Key::Node(name), _, None) => deltas.removed.push(name.clone()),
+                _ => {}
+            }
+        }
+        for (node, objects) in gathering.nodes {
+            let steps = objects.into_iter().filter_map(|(at, seen)| {
+                let was = if seen.had { batch.was(self, at) } else { None };
+                let now = if seen.has { self.shared(at).cloned() } else { None };
+                let same = match (&was, &now) {
+                    (Some(was), Some(now)) => Arc::ptr_eq(was, now),
+                    (None, None) => true,
+                    _ => false,
+                };
+                (!same).then_some(Step { was, now })
+            });
+            let steps: Vec<Step> = steps.collect();
+            let name = self.nodes[node].shared.as_ref().map(|shared| shared.object());
+            if let (false, Some(Object::Node(name))) = (steps.is_empty(), name) {
+                deltas.changed.push(Delta { node: name.name.clone(), steps });
+            }
+        }
+        deltas
+    }
+
+    /// The object's number, if it is known.
+    pub(crate) fn find(&self, key: &Key) -> Option<Ref> {
+        match key {
+            Key::Node(name) => self.nodes.id(name).map(Ref::Node),
+            Key::Router(name) => self.routers.id(name).map(Ref::Router),
+            Key::Network(name) => self.networks.id(name).map(Ref::Network),
+            Key::Port(key) => self.ports.id(key).map(Ref::Port),
+        }
+    }
+
+    pub(crate) fn shared(&self, at: Ref) -> Option<&Arc<Shared>> {
+        match at {
+            Ref::Node(id) => self.nodes[id].shared.as_ref(),
+            Ref::Router(id) => self.routers[id].shared.as_ref(),
+            Ref::Network(id) => self.networks[id].shared.as_ref(),
+            Ref::Port(id) => self.ports[id].shared.as_ref(),
+        }
+    }
+
+    pub(crate) fn set(&mut self, at: Ref, shared: Option<Arc<Shared>>) {
+        match at {
+            Ref::Node(id) => self.nodes[id].shared = shared,
+            Ref::Router(id) => self.routers[id].shared = shared,
+            Ref::Network(id) => self.networks[id].shared = shared,
+            Ref::Port(id) => self.ports[id].shared = shared,
+        }
+    }
+
+    /// A place for an object that is to come.
+    pub(crate) fn reserve(&mut self, key: &Key) -> Ref {
+        match key.clone() {
+            Key::Node(name) => Ref::Node(self.nodes.insert(name, NodeSlot::default())),
+            Key::Router(name) => Ref::Router(self.routers.insert(name, RouterSlot::default())),
+            Key::Network(name) => Ref::Network(self.networks.insert(name, NetworkSlot::default())),
+            Key::Port(key) => Ref::Port(self.ports.insert(key, PortSlot::default())),
+        }
+    }
+
+    pub(crate) fn vacate(&mut self, key: &Key) {
+        match key {
+            Key::Node(name) => self.nodes.remove(name),
+            Key::Router(name) => self.routers.remove(name),
+            Key::Network(name) => self.networks.remove(name),
+            Key::Port(key) => self.ports.remove(key),
+        }
+    }
+
+    /// The same object, with its names' text shared with the objects that they name.
+    pub(crate) fn intern(&mut self, mut object: Object) -> Object {
+        match &mut object {
+            Object::Port(port) => {
+                if let Some(name) = self.networks.key(&port.network) {
+                    port.network = name.clone();
+                }
+                if let Some(name) = self.nodes.key(&port.node) {
+                    port.node = name.clone();
+                }
+                match self.interfaces.get(&port.key.interface) {
+                    Some(name) => port.key.interface = name.clone(),
+                    // Few in any real cluster; no memory for those who make them up.
+                    None if self.interfaces.len() < 1024 => {
+                        self.interfaces.insert(port.key.interface.clone());
+                    }
+                    None => {}
+                }
+                if let Some(known) = self.ports.key(&port.key) {
+                    port.key = known.clone();
+                }
+                port.addresses.shrink_to_fit();
+            }
+            Object::Network(network) => {
+                let router = network.router.as_ref().and_then(|name| self.routers.key(name));
+                if let Some(name) = router {
+                    network.router = Some(name.clone());
+                }
+            }
+            Object::Node(_) | Object::Router(_) => {}
+        }
+        object
+    }
+}

@@ -1,0 +1,304 @@
+//! Random models and changes: the sum of deltas is a fresh view, for every node, and both are what
+//! the plain definition says; what contradicts is refused and changes nothing.
+#![allow(clippy::unwrap_used, reason = "a panic is the report")]
+
+mod naive;
+
+use naive::Objects;
+use osier_model::{Change, Fabric, Key, NodeName, Object, View};
+use osier_span::{Cluster, Delta};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+const NODES: u8 = 4;
+const ROUTERS: u8 = 3;
+const NETWORKS: u8 = 5;
+const PORTS: u8 = 9;
+
+fn object(value: Value) -> Object {
+    serde_json::from_value(value).unwrap()
+}
+
+/// Mostly right, sometimes in conflict: each value is from a small set.
+fn node() -> impl Strategy<Value = Object> {
+    (0..NODES, 0..12_u8, 0..12_u8).prop_map(|(n, mut tunnel, mut block)| {
+        // As a rule its own.
+        tunnel = if tunnel < NODES { tunnel } else { n };
+        block = if block < NODES { block } else { n };
+        object(json!({"kind": "node", "name": format!("n{n}"), "tunnel": format!("192.0.2.{}", tunnel + 1),
+            "blocks": [format!("10.1.{block}.0/24")]}))
+    })
+}
+
+fn router() -> impl Strategy<Value = Object> {
+    (0..ROUTERS, 0..9_u8).prop_map(|(n, vrf)| {
+        let vrf = if vrf < ROUTERS + 1 { vrf } else { n };
+        object(json!({"kind": "router", "name": format!("r{n}"), "vrf": vrf}))
+    })
+}
+
+fn network() -> impl Strategy<Value = Object> {
+    (0..NETWORKS, 0..20_u8, 0..=ROUTERS, 0..3_u8).prop_map(|(n, vni, router, subnet)| {
+        let vni = if vni < NETWORKS + 1 { vni + 1 } else { n + 1 };
+        let mut value = json!({"kind": "network", "name": format!("l{n}"), "vni": vni,
+            "reach": if n % 2 == 0 { "routed" } else { "bridged" }});
+        if router < ROUTERS {
+            value["router"] = json!(format!("r{router}"));
+        }
+        if subnet > 0 {
+            let gateway = (router < ROUTERS && subnet > 1).then(|| "10.1.0.1".to_owned());
+            value["subnets"] = json!([{"cidr": "10.1.0.0/16", "gateway": gateway}]);
+        }
+        object(value)
+    })
+}
+
+fn port() -> impl Strategy<Value = Object> {
+    (0..PORTS, 0..NODES, 0..NETWORKS, 1..40_u8, 0..20_u8).prop_map(|(n, node, network, ip, mac)| {
+        object(json!({"kind": "port", "device": format!("p{n}"), "interface": "eth0",
+            "network": format!("l{network}"), "node": format!("n{node}"),
+            "mac": format!("0a:58:00:00:00:{:02x}", if mac < 4 { mac } else { n + 10 }),
+            "addresses": [format!("10.1.{node}.{ip}")]}))
+    })
+}
+
+fn change() -> impl Strategy<Value = Change> {
+    let put = prop_oneof![2 => node(), 2 => router(), 4 => network(), 8 => port()];
+    let gone = prop_oneof![
+        (0..NODES).prop_map(|n| json!({"kind": "node", "name": format!("n{n}")})),
+        (0..ROUTERS).prop_map(|n| json!({"kind": "router", "name": format!("r{n}")})),
+        (0..NETWORKS).prop_map(|n| json!({"kind": "network", "name": format!("l{n}")})),
+        (0..PORTS).prop_map(
+            |n| json!({"kind": "port", "name": {"device": format!("p{n}"), "interface": "eth0"}})
+        ),
+        (0..PORTS).prop_map(
+            |n| json!({"kind": "port", "name": {"device": format!("p{n}"), "interface": "eth0"}})
+        ),
+    ];
+    let gone = gone.prop_map(|key| Change::Delete(serde_json::from_value::<Key>(key).unwrap()));
+    prop_oneof![3 => put.prop_map(Change::Put), 1 => gone]
+}
+
+fn batches() -> impl Strategy<Value = Vec<Vec<Change>>> {
+    let batch = prop_oneof![
+        6 => prop::collection::vec(change(), 1..3),
+        2 => prop::collection::vec(change(), 3..10),
+    ];
+    prop::collection::vec(batch, 1..60)
+}
+
+/// A cluster in which most changes are right.
+fn furnished() -> Vec<Change> {
+    let mut objects = Vec::new();
+    for n in 0..NODES {
+        objects.push(json!({"kind": "node", "name": format!("n{n}"),
+            "tunnel": format!("192.0.2.{}", n + 1), "blocks": [format!("10.1.{n}.0/24")]}));
+    }
+    for n in 0..ROUTERS {
+        objects.push(json!({"kind": "router", "name": format!("r{n}"), "vrf": n}));
+    }
+    for n in 0..NETWORKS {
+        objects.push(json!({"kind": "network", "name": format!("l{n}"), "vni": n + 1,
+            "reach": if n % 2 == 0 { "routed" } else { "bridged" },
+            "router": if n < 4 { json!(format!("r{}", n / 2)) } else { Value::Null }}));
+    }
+    objects.into_iter().map(|value| Change::Put(object(value))).collect()
+}
+
+fn advance(objects: &Objects, batch: &[Change]) -> Objects {
+    let mut next = objects.clone();
+    for change in batch {
+        match change {
+            Change::Put(object) => {
+                next.insert(object.key(), object.clone());
+            }
+            Change::Delete(key) => {
+                next.remove(key);
+            }
+        }
+    }
+    next
+}
+
+fn names(objects: &Objects) -> Vec<NodeName> {
+    let name = |key: &Key| if let Key::Node(name) = key { Some(name.clone()) } else { None };
+    objects.keys().filter_map(name).collect()
+}
+
+fn fabric() -> Fabric {
+    serde_json::from_value(json!({"cluster": ["10.1.0.0/16"]})).unwrap()
+}
+
+/// A step tells the truth about what was.
+fn check_steps(view: &View, delta: &Delta) -> Result<(), TestCaseError> {
+    for step in &delta.steps {
+        let key = step.key().unwrap();
+        let was = match &key {
+            Key::Node(name) => view.nodes().get(name).cloned().map(Object::Node),
+            Key::Router(name) => view.routers().get(name).cloned().map(Object::Router),
+            Key::Network(name) => view.networks().get(name).cloned().map(Object::Network),
+            Key::Port(key) => view.ports().get(key).cloned().map(Object::Port),
+        };
+        prop_assert_eq!(was.as_ref(), step.was.as_ref().map(|s| s.object()), "{}", key);
+        let now = step.now.as_ref().map(|s| s.object());
+        prop_assert_ne!(was.as_ref(), now, "{} does not change", key);
+    }
+    Ok(())
+}
+
+fn run(first: Vec<Change>, batches: Vec<Vec<Change>>) -> Result<(), TestCaseError> {
+    let fabric = fabric();
+    let mut cluster = Cluster::new(fabric.clone()).unwrap();
+    let mut objects = Objects::new();
+    let mut views: BTreeMap<NodeName, View> = BTreeMap::new();
+    for batch in std::iter::once(first).chain(batches) {
+        let next = advance(&objects, &batch);
+        let applied = cluster.apply(batch);
+        prop_assert_eq!(applied.is_ok(), naive::valid(&next, &objects), "{:?}", applied.err());
+        if let Ok(deltas) = applied {
+            objects = next;
+            deltas.removed.iter().for_each(|name| assert!(views.remove(name).is_some()));
+            for delta in &deltas.changed {
+                let view = views.get_mut(&delta.node).unwrap();
+                check_steps(view, delta)?;
+                for change in delta.changes() {
+                    view.apply(change).unwrap();
+                }
+            }
+            for name in deltas.added {
+                let view = cluster.view_of(&name).unwrap().view().unwrap();
+                prop_assert!(views.insert(name, view).is_none());
+            }
+        }
+        prop_assert_eq!(cluster.len(), objects.len());
+        for (key, object) in &objects {
+            prop_assert_eq!(cluster.get(key).map(|shared| shared.object()), Some(object));
+        }
+        for name in names(&objects) {
+            let plain = naive::view(&objects, &name, &fabric);
+            let fresh = cluster.view_of(&name).unwrap();
+            prop_assert_eq!(&views[&name], &plain, "deltas of {}", name);
+            prop_assert_eq!(fresh.view().unwrap(), plain, "view of {}", name);
+            let count = fresh.view().unwrap();
+            let count = count.nodes().len()
+                + count.routers().len()
+                + count.networks().len()
+                + count.ports().len();
+            prop_assert_eq!(fresh.objects.len(), count, "an object stands twice");
+        }
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn deltas_add_up_to_what_each_node_must_know(batches in batches()) {
+        run(furnished(), batches)?;
+    }
+
+    #[test]
+    fn so_they_do_from_nothing(batches in batches()) {
+        run(Vec::new(), batches)?;
+    }
+}
+
+fn put(json: Value) -> Change {
+    Change::Put(object(json))
+}
+
+#[test]
+fn the_default_network_is_the_compilers() {
+    assert_eq!(osier_span::DEFAULT_VNI, osier_compiler::DEFAULT_VNI);
+}
+
+#[test]
+fn errors_name_object_field_and_rival_and_change_nothing() {
+    let mut cluster = Cluster::new(fabric()).unwrap();
+    cluster.apply(furnished()).unwrap();
+    let port = |device: &str, network: &str, node: &str, address: &str, mac: &str| {
+        put(json!({"kind": "port", "device": device, "interface": "eth0", "network": network,
+            "node": node, "mac": mac, "addresses": [address]}))
+    };
+    let mac = "0a:58:00:00:00:01";
+    cluster.apply(vec![port("a", "l1", "n1", "10.1.1.5", mac)]).unwrap();
+    let count = cluster.len();
+    let delete = |key: Value| Change::Delete(serde_json::from_value(key).unwrap());
+    for (change, said) in [
+        (
+            port("b", "l1", "n2", "10.1.1.5", "0a:58:00:00:00:02"),
+            "port b: addresses[0]: 10.1.1.5 is port a's already",
+        ),
+        (
+            port("b", "l1", "n2", "10.1.1.6", mac),
+            "port b: mac: 0a:58:00:00:00:01 is port a's already",
+        ),
+        (port("b", "l9", "n2", "10.1.1.6", mac), "port b: network: there is no network l9"),
+        (port("b", "l1", "n9", "10.1.1.6", mac), "port b: node: there is no node n9"),
+        (
+            port("b", "l0", "n2", "10.1.1.6", mac),
+            "port b: addresses[0]: 10.1.1.6 is node n1's already",
+        ),
+        (
+            put(json!({"kind": "router", "name": "r9", "vrf": 1})),
+            "router r9: vrf: 1 is router r1's already",
+        ),
+        (
+            put(json!({"kind": "network", "name": "l9", "vni": 2})),
+            "network l9: vni: 2 is network l1's already",
+        ),
+        (
+            put(json!({"kind": "network", "name": "l9", "vni": 9, "router": "r9"})),
+            "network l9: router: there is no router r9",
+        ),
+        (
+            put(
+                json!({"kind": "network", "name": "l1", "vni": 2, "router": "r0", "reach": "routed"}),
+            ),
+            "network l1: reach: it cannot change while the network has ports, such as port a",
+        ),
+        (
+            put(
+                json!({"kind": "network", "name": "l1", "vni": 2, "subnets": [{"cidr": "10.2.0.0/24"}]}),
+            ),
+            "port a: addresses[0]: 10.1.1.5 is not a usable address of network l1",
+        ),
+        (
+            put(
+                json!({"kind": "node", "name": "n9", "tunnel": "192.0.2.9", "blocks": ["10.0.0.0/8"]}),
+            ),
+            "node n9: blocks[0]: 10.0.0.0/8 overlaps node n0",
+        ),
+        (
+            put(json!({"kind": "node", "name": "n9", "tunnel": "192.0.2.1"})),
+            "node n9: tunnel: 192.0.2.1 is node n0's already",
+        ),
+        (delete(json!({"kind": "network", "name": "l1"})), "network l1 cannot go: port a needs it"),
+        (delete(json!({"kind": "node", "name": "n1"})), "node n1 cannot go: port a needs it"),
+        (
+            delete(json!({"kind": "router", "name": "r1"})),
+            "router r1 cannot go: network l2 needs it",
+        ),
+    ] {
+        let refused =
+            cluster.apply(vec![put(json!({"kind": "router", "name": "r8", "vrf": 8})), change]);
+        let refused = refused.unwrap_err().to_string();
+        // Which network is named does not matter.
+        assert_eq!(refused.replace("network l3 needs", "network l2 needs"), said);
+        assert_eq!(cluster.len(), count);
+    }
+}
+
+#[test]
+fn numbers_may_be_exchanged_in_one_change() {
+    let mut cluster = Cluster::new(fabric()).unwrap();
+    cluster.apply(furnished()).unwrap();
+    let swap = vec![
+        put(json!({"kind": "network", "name": "l2", "vni": 4, "router": "r1", "reach": "routed"})),
+        put(json!({"kind": "network", "name": "l3", "vni": 3, "router": "r1", "reach": "bridged"})),
+    ];
+    assert!(cluster.apply(swap[..1].to_vec()).is_err());
+    cluster.apply(swap).unwrap();
+}
