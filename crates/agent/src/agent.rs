@@ -225,5 +225,5 @@ async fn attach_all(
         // A pod whose wire is gone: that is for its runtime to see.
         warn!(error = %Chain(&error), "not all ports that were taken over work");
     }
-    Ok(fixed::numbers(&applied)?)
+    Ok(fixed::numbers(&applied, node, tunnel)?)
 }

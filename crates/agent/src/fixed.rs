@@ -4,6 +4,7 @@
 use crate::config::Config;
 use crate::gateway;
 use crate::switch::SwitchError;
+use crate::uplink::tunnel_mtu;
 use osier_compiler::LocalPorts;
 use osier_model::{Mac, Node, Tunnel};
 use osier_openflow::port_no::PortNo;
@@ -51,7 +52,7 @@ impl Fixed {
         node: &Node,
         tunnel: Tunnel,
     ) -> Result<LocalPorts, SwitchError> {
-        numbers(&self.put(rows, node, tunnel).await?.await?)
+        numbers(&self.put(rows, node, tunnel).await?.await?, node, tunnel)
     }
 
     fn plan(&self, node: &Node, tunnel: Tunnel) -> Plan {
@@ -82,11 +83,19 @@ impl Fixed {
     }
 }
 
-/// The numbers that the fixed ports have.
-pub(crate) fn numbers(applied: &Applied) -> Result<LocalPorts, SwitchError> {
+/// The numbers that the fixed ports have, and how large a packet fits the tunnel.
+pub(crate) fn numbers(
+    applied: &Applied,
+    node: &Node,
+    tunnel: Tunnel,
+) -> Result<LocalPorts, SwitchError> {
     let number = |name: &str| {
         let number = applied.ofport(name).and_then(|number| u32::try_from(number).ok());
         number.map(PortNo).ok_or_else(|| SwitchError::NoNumber(name.to_owned()))
     };
-    Ok(LocalPorts { gateway: number(gateway::INTERFACE)?, tunnel: number(TUNNEL)? })
+    Ok(LocalPorts {
+        gateway: number(gateway::INTERFACE)?,
+        tunnel: number(TUNNEL)?,
+        tunnel_mtu: tunnel_mtu(tunnel, node.tunnel).ok(),
+    })
 }

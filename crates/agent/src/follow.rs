@@ -10,7 +10,7 @@ use crate::gateway::{self, GatewayError};
 use crate::metrics::Metrics;
 use crate::ports::Ports;
 use crate::switch::SwitchError;
-use crate::uplink::pod_mtu;
+use crate::uplink::{pod_mtu, tunnel_mtu};
 use crate::view::{ViewUpdate, ViewUpdates};
 use crate::{Chain, forward};
 use ipnet::IpNet;
@@ -150,7 +150,10 @@ impl Follower {
 
     async fn set_up_interface(&self) -> Result<(), GatewayError> {
         let prefixes = self.pod_prefixes().await;
-        gateway::set_up(gateway::interface(&self.node, &prefixes, self.mtu)).await?;
+        // The machine itself must not send what does not fit: nobody would tell it.
+        let fits = tunnel_mtu(self.fabric.tunnel, self.node.tunnel).unwrap_or(self.mtu);
+        let mtu = self.mtu.min(fits);
+        gateway::set_up(gateway::interface(&self.node, &prefixes, mtu)).await?;
         forward::accept_forwarding().await;
         Ok(())
     }

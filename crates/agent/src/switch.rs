@@ -216,5 +216,5 @@ impl Switch {
 }
 
 fn place(port: &PodPort, ofport: u16) -> Attachment {
-    Attachment { ofport: PortNo(ofport.into()), tag: port.tag }
+    Attachment { ofport: PortNo(ofport.into()), tag: port.tag, mtu: Some(port.mtu) }
 }

@@ -27,9 +27,14 @@ pub enum MtuError {
 
 /// The MTU of pods made from now on. Blocks for some microseconds.
 pub(crate) fn pod_mtu(config: Mtu, kind: Tunnel, tunnel: IpAddr) -> Result<u16, MtuError> {
-    if let Mtu::Fixed(mtu) = config {
-        return Ok(mtu);
+    match config {
+        Mtu::Fixed(mtu) => Ok(mtu),
+        Mtu::Auto => tunnel_mtu(kind, tunnel),
     }
+}
+
+/// The largest packet that fits the tunnel. Blocks for some microseconds.
+pub(crate) fn tunnel_mtu(kind: Tunnel, tunnel: IpAddr) -> Result<u16, MtuError> {
     let uplink = mtu_of_address(tunnel)?.ok_or(MtuError::NoUplink(tunnel))?;
     let left = uplink.saturating_sub(overhead(kind, tunnel)).min(65535);
     match u16::try_from(left) {

@@ -189,7 +189,7 @@ objects:
     }
 
     fn local(tunnel: u32) -> LocalPorts {
-        LocalPorts { gateway: PortNo(2), tunnel: PortNo(tunnel) }
+        LocalPorts { gateway: PortNo(2), tunnel: PortNo(tunnel), tunnel_mtu: None }
     }
 
     fn port() -> Port {
@@ -199,7 +199,7 @@ objects:
     }
 
     fn at() -> Attachment {
-        Attachment { ofport: PortNo(17), tag: 5 }
+        Attachment { ofport: PortNo(17), tag: 5, mtu: None }
     }
 
     fn view_with(port: &str) -> String {

@@ -8,10 +8,11 @@ use crate::local::{Attachment, LocalPorts};
 use crate::meters;
 use crate::plan::{Emitter, Plan, RuleError};
 use osier_model::{
-    Change, Fabric, Invalid, Key, Network, NetworkName, Node, NodeName, PortKey, Reach, View, Vni,
-    VrfId,
+    Change, Fabric, Invalid, Key, Network, NetworkName, Node, NodeName, Port, PortKey, Reach, View,
+    Vni, VrfId,
 };
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use thiserror::Error;
 
 /// The tunnel key of the default network, which every node has.
@@ -83,6 +84,22 @@ impl Compiler {
         self.owners().into_iter().find(|owner| self.cookie(owner) == cookie)
     }
 
+    /// The router's addresses in a network, as its ports use them: its subnets' gateways, and in
+    /// the default network those of this node's blocks.
+    pub fn router_addresses(&self, network: &Network) -> BTreeSet<IpAddr> {
+        let node = self.view.nodes().get(self.view.node());
+        let blocks = node.filter(|_| network.vni == default_vni()).map(|node| &node.blocks);
+        let gateways = blocks.into_iter().flatten().map(|block| Node::gateway_of(*block));
+        network.subnets.iter().filter_map(|subnet| subnet.gateway).chain(gateways).collect()
+    }
+
+    /// The local port with this tag, and where it is.
+    pub fn port_with_tag(&self, tag: u32) -> Option<(&Port, &Network, Attachment)> {
+        let (key, at) = self.attachments.iter().find(|(_, at)| at.tag == tag)?;
+        let port = self.view.ports().get(key)?;
+        Some((port, self.view.networks().get(&port.network)?, *at))
+    }
+
     /// Makes one step, and tells what those owners want whom it touches.
     pub fn apply(&mut self, change: Change) -> Result<Vec<Compiled>, CompileError> {
         let key = match &change {
@@ -142,6 +159,11 @@ impl Compiler {
         match key {
             Key::Node(name) => {
                 owners.insert(key.clone().into());
+                if name == self.view.node() {
+                    // Its blocks' gateways are the default network's.
+                    let default = self.view.networks().values().filter(|n| n.vni == default_vni());
+                    owners.extend(default.map(|n| Key::Network(n.name.clone()).into()));
+                }
                 for port in self.view.ports_at(name) {
                     owners.extend(self.touched(&Key::Port(port.clone())));
                 }
@@ -210,7 +232,7 @@ impl Compiler {
     }
 
     fn emit_network(&self, network: &Network, out: &mut Emitter) {
-        network::flows(out, network, self.vrf_of(network));
+        network::flows(out, network, self.vrf_of(network), &self.router_addresses(network));
         if network.reach == Reach::Bridged {
             let (here, there) = self.members(&network.name);
             let kind = self.view.fabric().tunnel;
@@ -239,7 +261,9 @@ impl Compiler {
         let Some(port) = self.view.ports().get(key) else { return };
         let Some(network) = self.view.networks().get(&port.network) else { return };
         let place = if port.node == *self.view.node() {
-            self.attachments.get(key).copied().map(Place::Here)
+            self.attachments
+                .get(key)
+                .map(|at| Place::Here { at: *at, large: at.exceeds_tunnel(self.local) })
         } else if network.vni == default_vni() {
             // Its node's block is the way to it.
             None

@@ -14,6 +14,7 @@ mod local;
 mod meters;
 pub mod pipeline;
 mod plan;
+mod question;
 pub mod registers;
 
 pub use compile::{CompileError, Compiled, Compiler, DEFAULT_VNI};
@@ -22,3 +23,4 @@ pub use flows::flood::GROUPS;
 pub use local::{Attachment, LocalPorts};
 pub use meters::METERS;
 pub use plan::{Plan, RuleError, RuleProblem};
+pub use question::{CONTROLLER_ID, Question};

@@ -11,6 +11,8 @@ pub struct LocalPorts {
     pub gateway: PortNo,
     /// The tunnel.
     pub tunnel: PortNo,
+    /// The largest packet that fits the tunnel, without its Ethernet header, if that is known.
+    pub tunnel_mtu: Option<u16>,
 }
 
 /// Where a local port is attached to the switch.
@@ -20,6 +22,8 @@ pub struct Attachment {
     pub ofport: PortNo,
     /// Its tag in the pipeline: unlike the number never used twice in the life of an agent.
     pub tag: u32,
+    /// The largest packet that may come from it. If that fits the tunnel, nobody measures.
+    pub mtu: Option<u16>,
 }
 
 // === impl Attachment ===
@@ -27,6 +31,11 @@ pub struct Attachment {
 impl Attachment {
     /// The largest tag: each has two meters.
     pub const MAX_TAG: u32 = meters::MAX_TAG;
+
+    /// Whether its packets may be too large for the tunnel.
+    pub(crate) fn exceeds_tunnel(&self, local: LocalPorts) -> bool {
+        self.mtu.zip(local.tunnel_mtu).is_some_and(|(mtu, tunnel)| mtu > tunnel)
+    }
 }
 
 /// A host's address as a prefix.

@@ -2,14 +2,27 @@
 //!
 //! | from | for |
 //! |---|---|
+//! | `0x4000_0000` | floods, one for each network, by VNI |
+//! | `0x4100_0000` | questions to the agent, one for each kind |
 //! | `0x8000_0000` | ports, two for each tag: what goes to it, and what comes from it |
 
-use osier_model::Limit;
+use crate::question::Question;
+use osier_model::{Limit, Vni};
 use osier_openflow::meter::{METER_MAX, Meter, MeterBand, MeterFlags};
 use std::ops::RangeInclusive;
 
 /// All numbers of ours.
 pub const METERS: RangeInclusive<u32> = 0x4000_0000..=METER_MAX;
+
+/// Where those of floods start.
+const FLOODS: u32 = 0x4000_0000;
+/// Where those of questions to the agent start.
+pub(crate) const QUESTIONS: u32 = 0x4100_0000;
+/// Broadcast and multicast packets that ports of one network may send in a second, on one node:
+/// far above what ARP, neighbour discovery and mDNS need, far below what hurts a tunnel.
+const FLOOD_RATE: u32 = 1000;
+/// Questions of one kind in a second.
+const QUESTION_RATE: u32 = 200;
 
 /// Where those of ports start.
 const PORTS: u32 = 0x8000_0000;
@@ -24,6 +37,22 @@ pub(crate) fn to_port(tag: u32) -> u32 {
 /// The meter of what comes from the port with this tag.
 pub(crate) fn from_port(tag: u32) -> u32 {
     PORTS + 2 * tag + 1
+}
+
+/// The meter of a network's floods.
+pub(crate) fn flood(network: Vni) -> Meter {
+    packets(FLOODS + network.get(), FLOOD_RATE)
+}
+
+/// The meter of a kind of questions.
+pub(crate) fn question(question: Question) -> Meter {
+    packets(question.meter(), QUESTION_RATE)
+}
+
+/// Packets in a second, and as many at once.
+fn packets(id: u32, rate: u32) -> Meter {
+    let flags = MeterFlags::PKTPS | MeterFlags::BURST;
+    Meter { id, flags, bands: vec![MeterBand::drop(rate, rate)] }
 }
 
 /// A meter that drops what is above a limit.

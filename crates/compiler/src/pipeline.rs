@@ -65,13 +65,13 @@ tables! {
     TunnelIn = 36 "tunnel-in" Miss::Drop;
     /// ARP: requests are answered here, replies are forwarded.
     Arp = 43 "arp" Miss::Continue(Table::Forward);
-    /// Neighbour discovery: solicitations go to whom they ask for.
+    /// Neighbour discovery: solicitations go to whom they ask for, those for routers to the agent.
     Neighbour = 45 "neighbour" Miss::Continue(Table::Forward);
     /// Where to, by Ethernet address, inside of a network.
     Forward = 51 "forward" Miss::Continue(Table::Flood);
     /// To all of a network: broadcast and multicast.
     Flood = 52 "flood" Miss::Drop;
-    /// One hop less to live, for what was routed here.
+    /// One hop less to live, for what was routed here; what has none left goes to the agent.
     Hop = 80 "hop" Miss::Continue(Table::Egress);
     /// Answers to ARP requests.
     ArpResponder = 81 "arp-responder" Miss::Continue(Table::Flood);
@@ -79,6 +79,8 @@ tables! {
     SpoofGuard = 210 "spoof-guard" Miss::Drop;
     /// Out: to a port, the gateway or the tunnel.
     Egress = 220 "egress" Miss::Drop;
+    /// Into the tunnel, if it is not too large for it; else to the agent, which says so.
+    TunnelOut = 221 "tunnel-out" Miss::Drop;
 }
 
 // === impl Table ===

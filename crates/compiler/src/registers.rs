@@ -47,6 +47,8 @@ registers! {
     FROM_SERVICE: "from-service", reg 0 [9 + 1];
     /// Its source is to be translated.
     NEEDS_SNAT: "needs-snat", reg 0 [10 + 1];
+    /// It may be, or is, too large for the tunnel.
+    LARGE: "large", reg 0 [11 + 1];
     /// What policies said.
     VERDICT: "verdict", reg 0 [12 + 4];
     /// The tag of the port that it came in by.

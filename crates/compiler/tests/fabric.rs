@@ -10,6 +10,7 @@ use osier_model::{
 use osier_openflow::flow::FlowMod;
 use osier_openflow::group::{BUCKET_ALL, GroupCommand, GroupMod};
 use osier_openflow::message::{BundleFlags, Message, TlvCommand, TlvTableMod};
+use osier_openflow::meter::MeterMod;
 use osier_openflow::port_no::PortNo;
 use osier_openflow::session::{Endpoint as Remote, Options, Session};
 use osier_testbed::{
@@ -170,14 +171,19 @@ fn add_pod(node: &Node, pod: &Pod) -> Endpoint {
 }
 
 async fn program(node: &Node, n: u8, objects: &[Object], tunnel: Tunnel) {
-    let local = LocalPorts { gateway: PortNo(GATEWAY.into()), tunnel: PortNo(TUNNEL.into()) };
+    let local = LocalPorts {
+        gateway: PortNo(GATEWAY.into()),
+        tunnel: PortNo(TUNNEL.into()),
+        tunnel_mtu: None,
+    };
     let cluster = Cluster { tunnel, ..Cluster::default() };
     let mut compiler = Compiler::new(name(n), cluster, local);
     for object in objects {
         compiler.apply(Change::Put(object.clone())).unwrap();
     }
     for pod in pods().into_iter().filter(|p| p.node == n) {
-        let at = Attachment { ofport: PortNo(pod.ofport.into()), tag: pod.ofport.into() };
+        let at =
+            Attachment { ofport: PortNo(pod.ofport.into()), tag: pod.ofport.into(), mtu: None };
         compiler.attach(pod.key, at).unwrap();
     }
     let endpoint: Remote =
@@ -185,10 +191,13 @@ async fn program(node: &Node, n: u8, objects: &[Object], tunnel: Tunnel) {
     let (session, _events) = Session::connect(&endpoint, Options::default()).await.unwrap();
     let mut messages = Vec::new();
     let mut tlvs = Vec::new();
+    // No bundle takes meters.
+    let mut first = Vec::new();
     let mut flows = Vec::new();
     for compiled in compiler.all().unwrap() {
-        let Plan { tlvs: options, groups, flows: more, .. } = compiled.plan;
+        let Plan { tlvs: options, meters, groups, flows: more } = compiled.plan;
         tlvs.extend(options);
+        first.extend(meters.into_iter().map(|m| Message::MeterMod(MeterMod::add(m))));
         let add = |group| GroupMod { command: GroupCommand::Add, group, bucket: BUCKET_ALL };
         messages.extend(groups.into_iter().map(|g| Message::GroupMod(add(g))));
         flows.extend(more.into_iter().map(|f| Message::FlowMod(FlowMod::add(f))));
@@ -197,6 +206,7 @@ async fn program(node: &Node, n: u8, objects: &[Object], tunnel: Tunnel) {
         let command = TlvCommand::Add;
         session.batch([Message::TlvTableMod(TlvTableMod { command, maps: tlvs })]).await.unwrap();
     }
+    session.batch(first).await.unwrap();
     messages.extend(flows);
     session.bundle(BundleFlags::ATOMIC | BundleFlags::ORDERED, &messages).await.unwrap();
 }

@@ -1,4 +1,5 @@
-//! Scenarios: a model in, flows and groups out, as text that a reviewer can read.
+//! Scenarios: a model in; flows, groups and meters out, as text that a reviewer can read. What a
+//! scenario has none of has no file.
 //!
 //! `OSIER_GOLDEN=write cargo test -p osier-compiler --test golden` writes them anew.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a panic is the report")]
@@ -24,6 +25,7 @@ struct Scenario {
 struct Local {
     tunnel: u32,
     gateway: u32,
+    tunnel_mtu: Option<u16>,
 }
 
 #[derive(Deserialize)]
@@ -32,27 +34,36 @@ struct Attached {
     key: PortKey,
     ofport: u32,
     tag: u32,
+    mtu: Option<u16>,
 }
 
 fn compiler(scenario: Scenario) -> Compiler {
     let local = LocalPorts {
         gateway: PortNo(scenario.local.gateway),
         tunnel: PortNo(scenario.local.tunnel),
+        tunnel_mtu: scenario.local.tunnel_mtu,
     };
     let mut compiler = Compiler::new(scenario.node, scenario.fabric, local);
     for object in scenario.objects {
         compiler.apply(Change::Put(object)).unwrap();
     }
-    for Attached { key, ofport, tag } in scenario.attachments {
-        compiler.attach(key, Attachment { ofport: PortNo(ofport), tag }).unwrap();
+    for Attached { key, ofport, tag, mtu } in scenario.attachments {
+        compiler.attach(key, Attachment { ofport: PortNo(ofport), tag, mtu }).unwrap();
     }
     compiler
 }
 
-/// Flows and groups, by owner, tables by name.
-fn render(compiler: &Compiler) -> (String, String) {
+/// What becomes of a model, as text: flows by owner, tables by name.
+#[derive(Default)]
+struct Rendered {
+    flows: String,
+    groups: String,
+    meters: String,
+}
+
+fn render(compiler: &Compiler) -> Rendered {
     let names = osier_compiler::pipeline::table_names();
-    let (mut flows, mut groups) = (String::new(), String::new());
+    let Rendered { mut flows, mut groups, mut meters } = Rendered::default();
     for compiled in compiler.all().unwrap() {
         if !compiled.plan.flows.is_empty() {
             writeln!(flows, "# {}", compiled.owner).unwrap();
@@ -65,13 +76,19 @@ fn render(compiler: &Compiler) -> (String, String) {
         for group in compiled.plan.groups {
             writeln!(groups, "{}", names.show(&group)).unwrap();
         }
+        for meter in compiled.plan.meters {
+            writeln!(meters, "# {}\n{meter}", compiled.owner).unwrap();
+        }
     }
-    (flows, groups)
+    Rendered { flows, groups, meters }
 }
 
 fn compare(file: &Path, now: &str) {
     if std::env::var("OSIER_GOLDEN").as_deref() == Ok("write") {
-        std::fs::write(file, now).unwrap();
+        match now.is_empty() {
+            true => drop(std::fs::remove_file(file)),
+            false => std::fs::write(file, now).unwrap(),
+        }
         return;
     }
     let before = std::fs::read_to_string(file).unwrap_or_default();
@@ -97,9 +114,10 @@ fn scenarios() {
         let parsed: Scenario =
             serde_saphyr::from_str(&text).unwrap_or_else(|e| panic!("{}: {e}", scenario.display()));
         let node = parsed.node.clone();
-        let (flows, groups) = render(&compiler(parsed));
-        compare(&scenario.join(format!("{node}.flows")), &flows);
-        compare(&scenario.join(format!("{node}.groups")), &groups);
+        let Rendered { flows, groups, meters } = render(&compiler(parsed));
+        for (kind, text) in [("flows", flows), ("groups", groups), ("meters", meters)] {
+            compare(&scenario.join(format!("{node}.{kind}")), &text);
+        }
         count += 1;
     }
     assert!(count > 0);

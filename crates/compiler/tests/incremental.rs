@@ -11,7 +11,8 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-const LOCAL: LocalPorts = LocalPorts { gateway: PortNo(2), tunnel: PortNo(1) };
+const LOCAL: LocalPorts =
+    LocalPorts { gateway: PortNo(2), tunnel: PortNo(1), tunnel_mtu: Some(1442) };
 
 #[derive(Debug, Clone)]
 enum Step {
@@ -87,7 +88,10 @@ fn object() -> impl Strategy<Value = Object> {
 fn step() -> impl Strategy<Value = Step> {
     let attach = (0..8_u8, 1..4_u32).prop_map(|(n, life)| {
         let tag = 8 * life + u32::from(n);
-        Step::Attach(port_key(n), Attachment { ofport: PortNo(u32::from(n) + 10), tag })
+        Step::Attach(
+            port_key(n),
+            Attachment { ofport: PortNo(u32::from(n) + 10), tag, mtu: Some(1500) },
+        )
     });
     prop_oneof![
         6 => object().prop_map(|o| Step::Apply(Change::Put(o))),
@@ -178,7 +182,7 @@ fn a_port_costs_its_own_flows() {
         let (identity, limits) = (Identity::ANY, Limits::default());
         let port = Port { key, network, node, mac, addresses, identity, limits };
         compiler.apply(put(Object::Port(port))).unwrap();
-        let at = Attachment { ofport: PortNo(u32::from(n) + 10), tag: n.into() };
+        let at = Attachment { ofport: PortNo(u32::from(n) + 10), tag: n.into(), mtu: None };
         let compiled = compiler.attach(port_key(n), at).unwrap();
         assert_eq!(compiled.len(), 1);
         assert_eq!(compiled[0].owner, Owner::from(Key::Port(port_key(n))));

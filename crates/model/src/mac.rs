@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use thiserror::Error;
 
 /// An Ethernet address.
@@ -39,6 +39,18 @@ impl Mac {
                 Self([0x0a, 0x59, a, b, c, d])
             }
         }
+    }
+
+    /// The address that IPv6 gives to its device for the link alone (RFC 4291, appendix A).
+    pub fn link_local(self) -> Ipv6Addr {
+        let mut address = [0; 16];
+        address[..2].copy_from_slice(&[0xfe, 0x80]);
+        address[8..11].copy_from_slice(&self.0[..3]);
+        address[11..13].copy_from_slice(&[0xff, 0xfe]);
+        address[13..].copy_from_slice(&self.0[3..]);
+        // The bit that says "universal" is inverted.
+        address[8] ^= 2;
+        address.into()
     }
 
     /// Whether one device can have it: neither a group's address nor all zeros.
@@ -87,5 +99,16 @@ impl TryFrom<String> for Mac {
 impl From<Mac> for String {
     fn from(mac: Mac) -> Self {
         mac.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn link_local_addresses_are_those_of_the_kernel() {
+        let mac: Mac = "0a:58:0a:01:01:05".parse().unwrap();
+        assert_eq!(mac.link_local().to_string(), "fe80::858:aff:fe01:105");
     }
 }

@@ -1,8 +1,10 @@
 //! Broadcast and multicast inside of a bridged network: to its local ports and, if it comes from
-//! one of them, to the nodes that have others. Never from the tunnel back into it.
+//! one of them, to the nodes that have others. Never from the tunnel back into it, and no faster
+//! than the network's meter allows: one port cannot storm the tunnel.
 
 use super::pipeline::identity_option;
 use super::priority;
+use crate::meters;
 use crate::pipeline::Table;
 use crate::plan::{Emitter, Rule};
 use crate::registers::{Origin, Register};
@@ -39,13 +41,18 @@ pub(crate) fn flows(
     let id = GROUPS.start() + 2 * network.vni.get();
     for (id, from, buckets) in [(id, Some(Origin::Tunnel), here), (id + 1, None, everywhere)] {
         out.add_group(group(id, buckets));
-        let (mut rule, at) = (Rule::new(Table::Flood, priority::NORMAL), from);
-        if let Some(origin) = at {
+        let mut rule = Rule::new(Table::Flood, priority::NORMAL);
+        if let Some(origin) = from {
             rule = Rule::new(Table::Flood, priority::HIGH).when(Register::FROM, origin as u8);
         }
-        out.add(
-            rule.when(Register::NETWORK, network.vni.get()).multicast().then(Action::Group(id)),
-        );
+        rule = rule.when(Register::NETWORK, network.vni.get()).multicast();
+        if from.is_none() {
+            // What comes through the tunnel was counted where it began.
+            let meter = meters::flood(network.vni);
+            rule = rule.then(Action::Meter(meter.id));
+            out.add_meter(meter);
+        }
+        out.add(rule.then(Action::Group(id)));
     }
 }
 

@@ -2,6 +2,7 @@
 
 pub(crate) mod arp;
 pub(crate) mod flood;
+pub(crate) mod neighbour;
 pub(crate) mod network;
 pub(crate) mod node;
 pub(crate) mod pipeline;

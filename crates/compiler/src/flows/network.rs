@@ -1,7 +1,7 @@
 //! A network: what comes through the tunnel under its key, its router's own addresses, and its
 //! floods.
 
-use super::{arp, mac, priority};
+use super::{arp, mac, neighbour, priority};
 use crate::pipeline::Table;
 use crate::plan::{Emitter, Rule};
 use crate::registers::Register;
@@ -9,13 +9,20 @@ use osier_model::{Mac, Network, Reach, VrfId};
 use osier_openflow::action::Action;
 use osier_openflow::field::Field;
 use osier_openflow::subfield::Subfield;
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 /// Echo request and reply, and the protocol, by family.
 const ECHO: [(u8, Field, u8, u8); 2] =
     [(1, Field::ICMP_TYPE, 8, 0), (58, Field::ICMPV6_TYPE, 128, 129)];
 
-pub(crate) fn flows(out: &mut Emitter, network: &Network, vrf: Option<VrfId>) {
+/// `routers` are the addresses that ports of the network use as their gateways.
+pub(crate) fn flows(
+    out: &mut Emitter,
+    network: &Network,
+    vrf: Option<VrfId>,
+    routers: &BTreeSet<IpAddr>,
+) {
     let next = match network.reach {
         Reach::Bridged => Table::Forward,
         Reach::Routed => Table::Route,
@@ -28,10 +35,14 @@ pub(crate) fn flows(out: &mut Emitter, network: &Network, vrf: Option<VrfId>) {
     }
     out.add(rule.to(next));
     let Some(vrf) = vrf else { return };
-    for gateway in network.subnets.iter().filter_map(|s| s.gateway) {
-        if let IpAddr::V4(v4) = gateway {
-            arp::answer(out, network.vni, v4, Mac::GATEWAY);
+    for router in routers {
+        match router {
+            IpAddr::V4(v4) => arp::answer(out, network.vni, *v4, Mac::GATEWAY),
+            IpAddr::V6(v6) => neighbour::ask(out, network.vni, *v6),
         }
+    }
+    // The others are the machine's own, which answers for itself.
+    for gateway in network.subnets.iter().filter_map(|s| s.gateway) {
         ping(out, gateway, vrf);
     }
 }

@@ -1,11 +1,13 @@
 //! What is there without any object: misses, the gateway, what kind of packet it is, hops, and the
 //! way out.
 
-use super::{mac, priority};
+use super::{mac, neighbour, priority};
 use crate::compile::{DEFAULT_VNI, IDENTITY_OPTION};
 use crate::local::LocalPorts;
+use crate::meters;
 use crate::pipeline::{Miss, Table};
 use crate::plan::{Emitter, Rule};
+use crate::question::Question;
 use crate::registers::{Destination, Origin, Register};
 use osier_model::{Mac, Tunnel};
 use osier_openflow::action::Action;
@@ -17,9 +19,11 @@ use osier_openflow::subfield::Subfield;
 const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;
 const ARP: u16 = 0x0806;
-const ICMPV6: u8 = 58;
-/// Neighbour solicitation and advertisement.
-const NEIGHBOUR: [u8; 2] = [135, 136];
+const ETHERNET_HEADER: u16 = 14;
+
+/// One of each kind.
+const QUESTIONS: [Question; 3] =
+    [Question::TooBig { mtu: 0 }, Question::Expired, Question::Neighbour];
 
 /// The identity of the machine itself.
 const HOST_IDENTITY: u32 = 2;
@@ -31,6 +35,9 @@ pub(crate) fn flows(out: &mut Emitter, local: LocalPorts, tunnel: Tunnel) {
     default_route(out, local);
     hops(out);
     egress(out, local, tunnel);
+    for question in QUESTIONS {
+        out.add_meter(meters::question(question));
+    }
 }
 
 fn misses(out: &mut Emitter) {
@@ -56,11 +63,8 @@ fn gateway_in(out: &mut Emitter, local: LocalPorts) {
 }
 
 fn dispatch(out: &mut Emitter) {
-    let rule = || Rule::new(Table::Dispatch, priority::NORMAL);
-    out.add(rule().eq(Field::ETH_TYPE, ARP).to(Table::Arp));
-    for kind in NEIGHBOUR {
-        out.add(neighbour(rule(), kind).to(Table::Neighbour));
-    }
+    out.add(Rule::new(Table::Dispatch, priority::NORMAL).eq(Field::ETH_TYPE, ARP).to(Table::Arp));
+    neighbour::dispatch(out);
     // To a gateway, by whichever of its addresses: a pod's next hop, or the machine's.
     for address in [Mac::GATEWAY, Mac::FABRIC] {
         for family in [IPV4, IPV6] {
@@ -72,14 +76,6 @@ fn dispatch(out: &mut Emitter) {
             );
         }
     }
-    // Nobody may advertise what is not theirs; the spoof guard lets a port's own through.
-    for kind in NEIGHBOUR {
-        out.add(neighbour(Rule::new(Table::SpoofGuard, priority::GUARD), kind));
-    }
-}
-
-fn neighbour(rule: Rule, kind: u8) -> Rule {
-    rule.eq(Field::ETH_TYPE, IPV6).eq(Field::IP_PROTO, ICMPV6).eq(Field::ICMPV6_TYPE, kind)
 }
 
 /// What no pod and no node has goes to the machine, which routes or answers it.
@@ -108,6 +104,22 @@ fn hops(out: &mut Emitter) {
             );
         }
     }
+    // Nothing is counted down below one (RFC 1812, 5.3.1); who sent it is told, for traceroute.
+    let last = [0_u8, 1];
+    for (family, ttl) in [IPV4, IPV6].into_iter().flat_map(|f| last.map(|ttl| (f, ttl))) {
+        out.add(
+            Rule::new(Table::Hop, priority::GUARD)
+                .when(Register::FROM, Origin::Port as u8)
+                .eq(Field::ETH_TYPE, family)
+                .eq(Field::IP_TTL, ttl)
+                .then(Question::Expired.ask()),
+        );
+    }
+    out.add(
+        Rule::new(Table::Hop, priority::HIGH)
+            .when(Register::TO, Destination::Gateway as u8)
+            .to(Table::Egress),
+    );
 }
 
 fn egress(out: &mut Emitter, local: LocalPorts, tunnel: Tunnel) {
@@ -117,14 +129,39 @@ fn egress(out: &mut Emitter, local: LocalPorts, tunnel: Tunnel) {
             Rule::new(Table::Egress, priority::NORMAL).when(Register::TO, to as u8).then(output),
         );
     }
-    let mut rule =
-        Rule::new(Table::Egress, priority::NORMAL).when(Register::TO, Destination::Tunnel as u8);
     if tunnel == Tunnel::Geneve {
         out.add_tlv(IDENTITY_TLV);
-        rule = rule.copy(Register::SOURCE.subfield(), identity_option());
     }
+    let to_tunnel =
+        |table, priority| Rule::new(table, priority).when(Register::TO, Destination::Tunnel as u8);
     // What came through the tunnel never goes back into it.
-    out.add(rule.then(Action::output(local.tunnel)));
+    let send = |mut rule: Rule| {
+        if tunnel == Tunnel::Geneve {
+            rule = rule.copy(Register::SOURCE.subfield(), identity_option());
+        }
+        rule.then(Action::output(local.tunnel))
+    };
+    out.add(send(to_tunnel(Table::Egress, priority::NORMAL)));
+    let Some(mtu) = local.tunnel_mtu else { return };
+    let measure = Action::CheckPktLarger {
+        len: mtu.saturating_add(ETHERNET_HEADER),
+        dst: Register::LARGE.subfield(),
+    };
+    out.add(
+        to_tunnel(Table::Egress, priority::HIGH)
+            .when(Register::LARGE, 1_u8)
+            .then(measure)
+            .to(Table::TunnelOut),
+    );
+    out.add(send(to_tunnel(Table::TunnelOut, priority::NORMAL).when(Register::LARGE, 0_u8)));
+    for family in [IPV4, IPV6] {
+        out.add(
+            to_tunnel(Table::TunnelOut, priority::NORMAL)
+                .when(Register::LARGE, 1_u8)
+                .eq(Field::ETH_TYPE, family)
+                .then(Question::TooBig { mtu }.ask()),
+        );
+    }
 }
 
 /// The option that carries the sender's identity: experimental class, four bytes.

@@ -2,7 +2,7 @@
 //! one a node behind the tunnel. Ports of a routed network have no way by Ethernet address: there
 //! everything goes through the router, and that is what keeps a pod's flows few.
 
-use super::{arp, mac, out_of, priority, spoof_guard, through_tunnel};
+use super::{arp, mac, neighbour, out_of, priority, spoof_guard, through_tunnel};
 use crate::local::{Attachment, host};
 use crate::meters;
 use crate::pipeline::Table;
@@ -13,13 +13,14 @@ use osier_openflow::action::Action;
 use osier_openflow::field::Field;
 use std::net::IpAddr;
 
-const ICMPV6: u8 = 58;
-const SOLICITATION: u8 = 135;
-
 /// Where a port is, as seen from this node.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Place<'a> {
-    Here(Attachment),
+    /// `large`: its packets may exceed the tunnel.
+    Here {
+        at: Attachment,
+        large: bool,
+    },
     At(&'a Node),
 }
 
@@ -30,9 +31,9 @@ pub(crate) fn flows(
     vrf: Option<VrfId>,
     place: Place<'_>,
 ) {
-    if let Place::Here(at) = place {
-        ingress(out, port, network, vrf, at);
-        spoof_guard::flows(out, port, at);
+    if let Place::Here { at, large } = place {
+        ingress(out, port, network, vrf, at, large);
+        spoof_guard::flows(out, port, own_addresses(port, network), at);
         limits(out, port, at);
     }
     if let Some(vrf) = vrf {
@@ -43,7 +44,23 @@ pub(crate) fn flows(
     }
 }
 
-fn ingress(out: &mut Emitter, port: &Port, network: &Network, vrf: Option<VrfId>, at: Attachment) {
+/// Its addresses, and where there are neighbours the one that IPv6 gives to it for the link alone.
+fn own_addresses(port: &Port, network: &Network) -> impl Iterator<Item = IpAddr> {
+    let speaks_ipv6 = port.addresses.iter().any(IpAddr::is_ipv6);
+    let link_local = (network.reach == Reach::Bridged && speaks_ipv6)
+        .then(|| IpAddr::V6(port.mac.link_local()))
+        .filter(|address| !port.addresses.contains(address));
+    port.addresses.iter().copied().chain(link_local)
+}
+
+fn ingress(
+    out: &mut Emitter,
+    port: &Port,
+    network: &Network,
+    vrf: Option<VrfId>,
+    at: Attachment,
+    large: bool,
+) {
     let mut rule = Rule::new(Table::Ingress, priority::NORMAL).eq(Field::IN_PORT, at.ofport.0);
     if port.limits.egress.is_some() {
         rule = rule.then(Action::Meter(meters::from_port(at.tag)));
@@ -55,6 +72,9 @@ fn ingress(out: &mut Emitter, port: &Port, network: &Network, vrf: Option<VrfId>
         .load(Register::SOURCE, port.identity.0);
     if let Some(vrf) = vrf.filter(|vrf| vrf.0 != 0) {
         rule = rule.load(Register::VRF, vrf.0);
+    }
+    if large {
+        rule = rule.load(Register::LARGE, 1_u8);
     }
     out.add(rule.to(Table::SpoofGuard));
 }
@@ -80,7 +100,7 @@ fn limits(out: &mut Emitter, port: &Port, at: Attachment) {
 /// Sends the packet to the port, in its network.
 fn deliver(rule: Rule, port: &Port, network: &Network, place: Place<'_>) -> Rule {
     match place {
-        Place::Here(at) => {
+        Place::Here { at, .. } => {
             out_of(rule, at.ofport, Destination::Port).load(Register::TARGET, port.identity.0)
         }
         Place::At(node) => through_tunnel(rule, node, network.vni),
@@ -104,18 +124,11 @@ fn bridged(out: &mut Emitter, port: &Port, network: &Network, place: Place<'_>) 
         .when(Register::NETWORK, network.vni.get())
         .eq(Field::ETH_DST, mac(port.mac));
     out.add(deliver(forward, port, network, place).to(Table::Egress));
-    for address in &port.addresses {
+    for address in own_addresses(port, network) {
         match address {
-            IpAddr::V4(v4) => arp::answer(out, network.vni, *v4, port.mac),
-            // Its owner answers for itself, wherever it is.
-            IpAddr::V6(_) => {
-                let rule = Rule::new(Table::Neighbour, priority::NORMAL)
-                    .when(Register::NETWORK, network.vni.get())
-                    .ip(*address)
-                    .eq(Field::IP_PROTO, ICMPV6)
-                    .eq(Field::ICMPV6_TYPE, SOLICITATION)
-                    .eq(Field::ICMPV6_CODE, 0_u8)
-                    .eq(Field::ND_TARGET, *address);
+            IpAddr::V4(v4) => arp::answer(out, network.vni, v4, port.mac),
+            IpAddr::V6(v6) => {
+                let rule = neighbour::solicitation(network.vni, v6);
                 out.add(deliver(rule, port, network, place).to(Table::Egress));
             }
         }

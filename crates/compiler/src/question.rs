@@ -1,0 +1,88 @@
+//! What the switch asks the agent: packets that flows alone cannot answer, and what is needed to
+//! answer them, as the bytes that a `controller` action carries.
+//!
+//! Each kind has a meter, so that nobody can keep the agent busy; without an agent they are
+//! dropped, and nothing else is.
+
+use crate::meters;
+use osier_openflow::action::{Action, Controller};
+
+/// Which controller the packets are for: who listens says this number of itself, so no other
+/// controller of the bridge sees them.
+pub const CONTROLLER_ID: u16 = 0x6f73;
+
+/// How much of a packet comes: what an answer may quote of it (RFC 4443, 2.4 (c)).
+const QUOTED: u16 = 1280;
+
+/// What is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Question {
+    /// The packet is larger than the tunnel: "fragmentation needed" or "packet too big".
+    TooBig {
+        /// What the tunnel takes, without the Ethernet header.
+        mtu: u16,
+    },
+    /// It has no hop left: "time exceeded".
+    Expired,
+    /// A neighbour solicitation for an address of a router.
+    Neighbour,
+}
+
+// === impl Question ===
+
+impl Question {
+    /// As bytes, for the switch to return with the packet.
+    pub fn encode(self) -> Vec<u8> {
+        match self {
+            Self::TooBig { mtu } => [&[1][..], &mtu.to_be_bytes()].concat(),
+            Self::Expired => vec![2],
+            Self::Neighbour => vec![3],
+        }
+    }
+
+    /// From what came with a packet; `None` if it is no question of ours.
+    pub fn decode(userdata: &[u8]) -> Option<Self> {
+        Some(match *userdata {
+            [1, high, low] => Self::TooBig { mtu: u16::from_be_bytes([high, low]) },
+            [2] => Self::Expired,
+            [3] => Self::Neighbour,
+            _ => return None,
+        })
+    }
+
+    /// The meter that bounds how often it is asked.
+    pub(crate) fn meter(self) -> u32 {
+        let kind = match self {
+            Self::TooBig { .. } => 1,
+            Self::Expired => 2,
+            Self::Neighbour => 3,
+        };
+        meters::QUESTIONS + kind
+    }
+
+    /// The action that asks.
+    pub(crate) fn ask(self) -> Action {
+        Controller {
+            max_len: QUOTED,
+            id: CONTROLLER_ID,
+            userdata: self.encode(),
+            meter: Some(self.meter()),
+            ..Controller::default()
+        }
+        .into_action()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn questions_come_back_as_they_were_asked() {
+        for question in [Question::TooBig { mtu: 1442 }, Question::Expired, Question::Neighbour] {
+            assert_eq!(Question::decode(&question.encode()), Some(question));
+        }
+        assert_eq!(Question::decode(&[]), None);
+        assert_eq!(Question::decode(&[1, 2]), None);
+    }
+}
