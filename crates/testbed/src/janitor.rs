@@ -10,8 +10,8 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// Names the lab in the environment of each of its processes.
-pub(crate) const LAB_VARIABLE: &str = "OSIER_TESTBED_LAB";
+/// Names the lab in the environment of each of its processes: who carries it goes with the lab.
+pub const LAB_VARIABLE: &str = "OSIER_TESTBED_LAB";
 
 #[derive(Debug)]
 pub(crate) struct Janitor(Child);

@@ -5,13 +5,18 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use crate::command::CommandError;
 use crate::janitor::Janitor;
 use crate::netns::Netns;
+use crate::wait::wait_until;
 
 /// A socket's path has room for 108 bytes; the lab's directory must leave most of them.
 const LONGEST_PARENT: usize = 40;
+
+/// What the names of all labs begin with.
+const PREFIX: &str = "osier-";
 
 /// The caller is not root, and namespaces need root.
 #[derive(Debug, thiserror::Error)]
@@ -74,7 +79,7 @@ impl Lab {
             parent = PathBuf::from("/tmp");
         }
         let dir = tempfile::Builder::new()
-            .prefix("osier-")
+            .prefix(PREFIX)
             .rand_bytes(6)
             .tempdir_in(&parent)
             .map_err(|source| LabError::Directory { path: parent.clone(), source })?;
@@ -88,6 +93,31 @@ impl Lab {
         // From here on the janitor removes it.
         let dir = dir.keep();
         Ok(Self { inner: Arc::new(Inner { id, dir, janitor, serial: AtomicU32::new(0) }) })
+    }
+
+    /// Removes what is left of the lab that had this directory, and waits for another janitor that
+    /// is at it: what stays, one a line, if something does. For labs of processes that are gone.
+    pub fn remove_remains(dir: &Path, patience: Duration) -> Result<String, LabError> {
+        require_root()?;
+        let id = dir.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let letters = id.strip_prefix(PREFIX).unwrap_or_default();
+        if letters.is_empty() || !letters.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+            let source = io::Error::new(io::ErrorKind::InvalidInput, "it is no lab's");
+            return Err(LabError::Directory { path: dir.to_owned(), source });
+        }
+        // Complaints may be about what the other one was faster with: what is left counts.
+        Janitor::start(id, dir)
+            .and_then(|mut janitor| janitor.dismiss())
+            .map_err(LabError::Janitor)?;
+        let left = || {
+            let namespaces = fs::read_dir("/run/netns").into_iter().flatten().flatten();
+            let names = namespaces.map(|entry| entry.file_name().to_string_lossy().into_owned());
+            let of_lab = |name: &String| name.strip_prefix(id).is_some_and(|n| n.starts_with('-'));
+            let mut left: Vec<String> = names.filter(of_lab).collect();
+            left.extend(dir.exists().then(|| dir.display().to_string()));
+            if left.is_empty() { Ok(()) } else { Err(left.join("\n")) }
+        };
+        Ok(wait_until("an empty place", patience, left).err().map_or_else(String::new, |e| e.last))
     }
 
     /// The lab's name, `osier-` and six letters: namespaces start with it.

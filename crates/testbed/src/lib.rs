@@ -43,6 +43,7 @@ pub use command::{Command, CommandError, Output};
 pub use daemon::DaemonError;
 pub use endpoint::{AttachError, Endpoint, EndpointConfig, MacAddr};
 pub use fabric::{Fabric, FabricError, Family};
+pub use janitor::LAB_VARIABLE;
 pub use lab::{Lab, LabError, NotRoot, require_root};
 pub use netns::{Netns, NetnsError};
 pub use node::{Node, Tunnel};

@@ -9,7 +9,7 @@ use std::process::Command;
 
 /// Which of our crates each may use, outside of its tests. What is not named may use none.
 const MAY_USE: &[(&str, &[&str])] = &[
-    ("osier", &["osier-agent"]),
+    ("osier", &["osier-agent", "osier-lab"]),
     (
         "osier-agent",
         &[
@@ -21,6 +21,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "osier-southbound",
         ],
     ),
+    ("osier-lab", &["osier-testbed"]),
     ("osier-compiler", &["osier-model", "osier-openflow"]),
     ("osier-resource", &["osier-model"]),
     ("osier-span", &["osier-model"]),
@@ -31,8 +32,14 @@ const MAY_USE: &[(&str, &[&str])] = &[
 ];
 
 /// Crates that must do without a runtime, less their sessions.
-const SANS_IO: &[&str] =
-    &["osier-compiler", "osier-model", "osier-openflow", "osier-ovsdb", "osier-resource", "osier-span"];
+const SANS_IO: &[&str] = &[
+    "osier-compiler",
+    "osier-model",
+    "osier-openflow",
+    "osier-ovsdb",
+    "osier-resource",
+    "osier-span",
+];
 
 /// Runs all checks and reports every failure.
 pub(crate) fn run() -> Result<()> {
