@@ -5,6 +5,7 @@
 
 use crate::Chain;
 use crate::adopt::{self, Adopted};
+use crate::answers;
 use crate::cni_server::{CniServer, ServeError};
 use crate::config::Config;
 use crate::fixed::{self, Fixed};
@@ -135,12 +136,13 @@ pub async fn run_with(
     if let Some(address) = config.metrics {
         let failed = |source| AgentError::Metrics { address, source };
         let listener = health::bind(address).await.map_err(failed)?;
-        tokio::spawn(health::serve(listener, ports, metrics, stop.clone()));
+        tokio::spawn(health::serve(listener, ports.clone(), metrics, stop.clone()));
     }
     info!(node = %config.node, socket = %config.cni_socket.display(), "ready");
     tokio::select! {
         () = server.serve(stop) => {}
         () = follower.run(upstream.view) => {}
+        () = answers::serve(&management, ports.switch()) => {}
     }
     drop(restore);
     Ok(())

@@ -8,6 +8,7 @@
 pub mod addresses;
 pub mod adopt;
 mod agent;
+pub mod answers;
 pub mod cni_server;
 pub mod config;
 pub mod desired;

@@ -8,7 +8,8 @@ use crate::desired::{PREFIX, PodPort};
 use crate::view::{Said, Taken, ViewUpdate};
 use crate::wanted::Wanted;
 use osier_compiler::{
-    Attachment, CLASS, CLASS_MASK, CompileError, Compiled, GROUPS, LEARNED, LocalPorts, METERS,
+    Attachment, CLASS, CLASS_MASK, CompileError, Compiled, Compiler, GROUPS, LEARNED, LocalPorts,
+    METERS,
 };
 use osier_model::{Change, Invalid, Node, NodeName, Port, PortKey, View};
 use osier_openflow::port_no::PortNo;
@@ -171,6 +172,11 @@ impl Switch {
     /// Looks at the view.
     pub async fn with_view<T>(&self, look: impl FnOnce(&View) -> T) -> T {
         look(self.wanted.lock().await.view())
+    }
+
+    /// Looks at what is compiled.
+    pub async fn with_compiler<T>(&self, look: impl FnOnce(&Compiler) -> T) -> T {
+        look(self.wanted.lock().await.compiler())
     }
 
     /// Looks at what the source said, also of ports that are not here.

@@ -36,6 +36,11 @@ impl Wanted {
         self.compiler.view()
     }
 
+    /// What compiles it.
+    pub(crate) fn compiler(&self) -> &Compiler {
+        &self.compiler
+    }
+
     /// What the view wishes of a port of this node.
     pub(crate) fn wish(&self, key: &PortKey) -> Option<&Port> {
         wish(&self.said, key)

@@ -1,0 +1,80 @@
+//! The task that listens for questions and sends answers, over a session of its own: a flood of
+//! questions never stands in the way of flows.
+
+use super::reply;
+use crate::Chain;
+use crate::switch::Switch;
+use osier_compiler::CONTROLLER_ID;
+use osier_openflow::action::PacketInReason;
+use osier_openflow::message::{AsyncConfig, AsyncMasks, Message, PacketInFormat, SwitchConfig};
+use osier_openflow::session::{
+    Backoff, BatchError, Dialer, Endpoint, Events, Options, RequestError, Session,
+};
+use std::path::Path;
+use thiserror::Error;
+use tracing::{debug, warn};
+
+/// Bytes of questions that wait. What does not fit is lost, and asked again by who needs it.
+const WAITING: usize = 256 * 1024;
+
+#[derive(Debug, Error)]
+enum ListenError {
+    #[error("the switch does not say how it is set")]
+    Config(#[from] RequestError),
+    #[error("the switch says something else than how it is set")]
+    Answer,
+    #[error("the switch does not let us listen")]
+    Subscribe(#[from] BatchError),
+}
+
+/// Answers for ever.
+pub(crate) async fn serve(management: &Path, switch: &Switch) {
+    let options = Options { event_buffer: WAITING, ..Options::default() };
+    let endpoint = Endpoint::Unix(management.to_owned());
+    let mut dialer = Dialer::new(endpoint, options, Backoff::default());
+    loop {
+        let (session, events) = dialer.next().await;
+        match listen(&session).await {
+            Ok(()) => answer(&session, events, switch).await,
+            Err(error) => warn!(error = %Chain(&error), "questions of the switch are not answered"),
+        }
+        session.close().await;
+    }
+}
+
+/// Asks for questions and for nothing else.
+async fn listen(session: &Session) -> Result<(), ListenError> {
+    let Message::GetConfigReply(config) = session.request(&Message::GetConfigRequest).await? else {
+        return Err(ListenError::Answer);
+    };
+    let masks = AsyncMasks {
+        packet_in: Some(1 << PacketInReason::Action.to_u8()),
+        port_status: Some(0),
+        flow_removed: Some(0),
+        role_status: None,
+        table_status: Some(0),
+        request_forward: Some(0),
+    };
+    let wanted = [
+        Message::SetControllerId(CONTROLLER_ID),
+        Message::SetPacketInFormat(PacketInFormat::PacketIn2),
+        Message::SetAsync(AsyncConfig { secondary: masks, primary: masks }),
+        // A connection to a bridge's own socket gets nothing unless it names a length.
+        Message::SetConfig(SwitchConfig { miss_send_len: 128, ..config }),
+    ];
+    Ok(session.batch(wanted).await?)
+}
+
+/// Answers until the session ends.
+async fn answer(session: &Session, mut events: Events, switch: &Switch) {
+    while let Some(event) = events.recv().await {
+        let Message::PacketIn2(asked) = event.message else { continue };
+        let answer = switch.with_compiler(|compiler| reply(compiler, &asked)).await;
+        debug!(userdata = ?asked.userdata, answered = answer.is_some(), "asked");
+        if let Some(answer) = answer
+            && session.send(&Message::PacketOut(answer)).await.is_err()
+        {
+            return;
+        }
+    }
+}
