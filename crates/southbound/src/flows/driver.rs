@@ -13,6 +13,7 @@ use super::status::{Stats, Status};
 use super::tickets::{Reply, Tickets};
 use osier_openflow::session::{Dialer, Events, Session};
 use std::future::Future;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -134,12 +135,16 @@ impl Driver {
     /// Works until the last handle is gone.
     pub(super) async fn run(mut self, mut sessions: impl SessionSource) {
         loop {
-            let next = tokio::select! {
-                next = sessions.next() => next,
-                command = self.commands.recv() => match command {
-                    Some(command) => { self.command(command); continue }
-                    None => return,
-                },
+            let mut dialling = pin!(sessions.next());
+            // Not begun anew for each command: in a burst of them it would never end.
+            let next = loop {
+                tokio::select! {
+                    next = &mut dialling => break next,
+                    command = self.commands.recv() => match command {
+                        Some(command) => self.command(command),
+                        None => return,
+                    },
+                }
             };
             let Some((session, events)) = next else { return };
             self.status.send_modify(|status| {
