@@ -22,13 +22,15 @@ pub struct Talk {
     pub longest_pause: Duration,
 }
 
+type Threads = (JoinHandle<io::Result<Talk>>, JoinHandle<io::Result<()>>);
+
 /// One connection on which numbers go to and fro without pause; a guard.
 #[derive(Debug)]
 pub struct Conversation {
     stop: Arc<AtomicBool>,
     exchanges: Arc<AtomicU64>,
     /// Taken when it is stopped.
-    threads: Option<(JoinHandle<io::Result<Talk>>, JoinHandle<io::Result<()>>)>,
+    threads: Option<Threads>,
 }
 
 impl Conversation {
@@ -65,7 +67,7 @@ impl Conversation {
         Ok(talk)
     }
 
-    fn halt(&mut self) -> Option<(JoinHandle<io::Result<Talk>>, JoinHandle<io::Result<()>>)> {
+    fn halt(&mut self) -> Option<Threads> {
         self.stop.store(true, Ordering::Relaxed);
         self.threads.take()
     }
