@@ -1,5 +1,7 @@
 //! What every store must do, tried on each of them against a plain model.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a panic is the report")]
+
 use bytes::Bytes;
 use osier_store::{
     Changes, CommitError, Condition, Embedded, Entry, Epoch, History, Key, ListError, Memory,

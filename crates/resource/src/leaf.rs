@@ -1,0 +1,90 @@
+//! Schemas of the model's types, which know nothing of schemas. Values are never of these types.
+//!
+//! A test holds them against the model: every field that the model writes must be known here.
+
+#![expect(dead_code, reason = "only the schemas that are derived from them are used")]
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use std::borrow::Cow;
+
+macro_rules! texts {
+    ($($(#[$doc:meta])* $name:ident = $schema:tt;)*) => {$(
+        $(#[$doc])*
+        pub(crate) struct $name;
+
+        impl JsonSchema for $name {
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                json_schema!($schema)
+            }
+        }
+    )*};
+}
+
+texts! {
+    /// A name of another object.
+    Name = {"type": "string", "pattern": "^[A-Za-z0-9._:@-]+$", "maxLength": 507};
+    /// An address of either family.
+    Address = {"type": "string", "anyOf": [{"format": "ipv4"}, {"format": "ipv6"}]};
+    /// A prefix of either family.
+    Prefix = {"type": "string", "pattern": "^[0-9A-Fa-f.:]+/[0-9]{1,3}$"};
+    /// An Ethernet address.
+    MacAddress = {"type": "string", "pattern": "^([0-9A-Fa-f]{1,2}:){5}[0-9A-Fa-f]{1,2}$"};
+    /// A network's number.
+    Vni = {"type": "integer", "minimum": 1, "maximum": 16_777_215};
+}
+
+#[derive(JsonSchema)]
+#[schemars(rename_all = "lowercase", inline)]
+pub(crate) enum Tunnel {
+    /// With the sender's identity in an option.
+    Geneve,
+    /// For networks that know no Geneve; peers are known by their addresses.
+    Vxlan,
+}
+
+#[derive(JsonSchema)]
+#[schemars(rename_all = "lowercase", inline)]
+pub(crate) enum Reach {
+    /// By Ethernet address, with ARP, neighbour discovery, broadcast and multicast.
+    Bridged,
+    /// Through the router always: no broadcast, and fewer flows.
+    Routed,
+}
+
+/// Addresses of a network.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub(crate) struct Subnet {
+    /// The prefix.
+    cidr: Prefix,
+    /// The router's address in it, if the network has a router.
+    gateway: Option<Address>,
+}
+
+/// How fast a port may send and receive. Directions are the device's own.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub(crate) struct Limits {
+    /// What goes to the device.
+    ingress: Option<Limit>,
+    /// What comes from it.
+    egress: Option<Limit>,
+}
+
+/// A rate, and how much may come at once.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub(crate) struct Limit {
+    /// Bits in a second.
+    rate: u64,
+    /// Bits at once; a tenth of a second's worth if it is not said.
+    burst: Option<u64>,
+}

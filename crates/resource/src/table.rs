@@ -1,0 +1,107 @@
+//! Resources as rows of a table, for people.
+
+use crate::kind::Kind;
+use crate::resource::{Document, Resource};
+use crate::status::{Condition, Truth};
+use std::fmt::Display;
+
+/// What stands where nothing is known.
+const NONE: &str = "-";
+
+// === impl Kind ===
+
+impl Kind {
+    /// The headings of a table of this kind. The first is always the name.
+    pub fn columns(self, wide: bool) -> Vec<&'static str> {
+        let (narrow, more): (&[&str], &[&str]) = match self {
+            Self::Fabric => (&["NAME", "TUNNEL", "CLUSTER"], &[]),
+            Self::Node => (&["NAME", "READY", "TUNNEL", "PORTS"], &["BLOCKS", "AGENT", "SEEN"]),
+            Self::Pool => (&["NAME", "CIDR", "USED", "CAPACITY"], &["EXCLUDE"]),
+            Self::Router => (&["NAME", "VRF"], &[]),
+            Self::Network => (&["NAME", "VNI", "ROUTER", "SUBNETS"], &["REACH", "PORTS"]),
+            Self::Port => (&["NAME", "NETWORK", "NODE", "ADDRESSES"], &["MAC", "READY"]),
+        };
+        let labels: &[&str] = &["LABELS"];
+        let more = if wide { [more, labels].concat() } else { Vec::new() };
+        [narrow, &more].concat()
+    }
+}
+
+// === impl Resource ===
+
+impl Resource {
+    /// Its row, with as many cells as [`Kind::columns`] has headings.
+    pub fn row(&self, wide: bool) -> Vec<String> {
+        let mut cells = vec![self.name().to_owned()];
+        cells.extend(self.cells());
+        if wide {
+            let labels = self.metadata().labels.iter().map(|(k, v)| format!("{k}={v}"));
+            cells.push(list(labels));
+        } else {
+            cells.truncate(self.kind().columns(false).len());
+        }
+        cells
+    }
+
+    /// All but name and labels.
+    fn cells(&self) -> Vec<String> {
+        match self {
+            Self::Fabric(Document { spec, .. }) => {
+                vec![format!("{:?}", spec.tunnel).to_lowercase(), list(&spec.cluster)]
+            }
+            Self::Node(Document { spec, status, .. }) => vec![
+                truth(&status.conditions),
+                spec.tunnel.to_string(),
+                or_none(status.ports),
+                list(if spec.blocks.is_empty() { &status.blocks } else { &spec.blocks }),
+                or_none(status.agent_version.as_ref()),
+                or_none(status.last_seen.as_ref()),
+            ],
+            Self::Pool(Document { spec, status, .. }) => vec![
+                spec.cidr.to_string(),
+                or_none(status.used),
+                or_none(status.capacity.as_ref()),
+                list(&spec.exclude),
+            ],
+            Self::Router(Document { spec, status, .. }) => {
+                vec![or_none(spec.vrf.or(status.vrf).map(|vrf| vrf.0))]
+            }
+            Self::Network(Document { spec, status, .. }) => vec![
+                or_none(spec.vni.or(status.vni).map(osier_model::Vni::get)),
+                or_none(spec.router.as_ref()),
+                list(spec.subnets.iter().map(|s| s.cidr)),
+                format!("{:?}", spec.reach).to_lowercase(),
+                or_none(status.ports),
+            ],
+            Self::Port(Document { spec, status, .. }) => vec![
+                spec.network.to_string(),
+                spec.node.to_string(),
+                list(if spec.addresses.is_empty() { &status.addresses } else { &spec.addresses }),
+                or_none(spec.mac.or(status.mac)),
+                truth(&status.conditions),
+            ],
+        }
+    }
+}
+
+fn or_none(value: Option<impl Display>) -> String {
+    value.map_or_else(|| NONE.to_owned(), |value| value.to_string())
+}
+
+fn list(values: impl IntoIterator<Item = impl Display>) -> String {
+    let values: Vec<String> = values.into_iter().map(|v| v.to_string()).collect();
+    if values.is_empty() { NONE.to_owned() } else { values.join(",") }
+}
+
+/// What the condition `Ready` says; if it is not so, with the reason.
+fn truth(conditions: &[Condition]) -> String {
+    let ready = conditions.iter().find(|condition| condition.kind == "Ready");
+    match ready {
+        None => NONE.to_owned(),
+        Some(Condition { status: Truth::True, .. }) => "yes".to_owned(),
+        Some(Condition { status, reason, .. }) => {
+            let word = if *status == Truth::False { "no" } else { "unknown" };
+            if reason.is_empty() { word.to_owned() } else { format!("{word} ({reason})") }
+        }
+    }
+}
