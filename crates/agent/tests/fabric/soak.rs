@@ -16,14 +16,14 @@ use std::path::PathBuf;
 use std::process::Output;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
-use std::thread::sleep;
+use std::thread::{ScopedJoinHandle, panicking, sleep};
 use std::time::{Duration, Instant};
 
 /// Pods that may be there at once; the block has room for 61.
 const SLOTS: usize = 40;
 const BLOCK: &str = "10.1.1.0/26";
 /// How long the agent lives between two kills, at most.
-const LIFE: Duration = Duration::from_millis(3000);
+const LIFE: Duration = Duration::from_secs(3);
 /// How long a plugin that is killed lives, at most: about as long as a call takes.
 const CALL: Duration = Duration::from_millis(25);
 
@@ -50,7 +50,7 @@ fn soak_of_10000_calls_with_kills() {
 fn seed() -> u64 {
     match std::env::var("OSIER_SOAK_SEED") {
         Ok(text) => text.parse().unwrap(),
-        Err(_) => std::time::UNIX_EPOCH.elapsed().unwrap().as_millis() as u64,
+        Err(_) => std::time::UNIX_EPOCH.elapsed().unwrap().as_secs(),
     }
 }
 
@@ -73,6 +73,17 @@ struct Tally {
     refused: AtomicUsize,
     plugins_killed: AtomicUsize,
     agents_killed: AtomicUsize,
+}
+
+/// A failure of one ends the work of all.
+struct StopOnPanic<'a>(&'a AtomicUsize);
+
+impl Drop for StopOnPanic<'_> {
+    fn drop(&mut self) {
+        if panicking() {
+            self.0.store(usize::MAX / 2, Relaxed);
+        }
+    }
 }
 
 /// Choices that a seed repeats.
@@ -126,7 +137,7 @@ fn soak(plan: &Plan) {
             })
             .collect();
         let killer = scope.spawn(|| kill_agents(&mut cluster, &runtime, plan.seed, &done));
-        let results: Vec<_> = workers.into_iter().map(|worker| worker.join()).collect();
+        let results: Vec<_> = workers.into_iter().map(ScopedJoinHandle::join).collect();
         done.store(true, Relaxed);
         killer.join().unwrap();
         assert!(results.iter().all(Result::is_ok), "a worker failed");
@@ -164,12 +175,13 @@ fn kill_agents(cluster: &mut Cluster, runtime: &Runtime, seed: u64, done: &Atomi
 
 impl Runtime {
     fn work(&self, operations: usize, mut chance: Chance, started: Instant) {
+        let _all_stop = StopOnPanic(&self.operations);
         loop {
             let n = self.operations.fetch_add(1, Relaxed);
             if n >= operations {
                 return;
             }
-            if n % 500 == 0 {
+            if n.is_multiple_of(500) {
                 let held = self.held().len() / 2;
                 let seconds = started.elapsed().as_secs();
                 eprintln!("soak: {n} calls in {seconds} s, {held} pods; {:?}", self.tally);
