@@ -13,8 +13,9 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: packages ## two real switches joined by a Geneve tunnel, programmed by our code, pinging
-	$(CARGO) run --quiet -p osier-openflow --example two_switches
+demo: packages ## three nodes with real switches and agents, four pods, all talking; then all gone
+	$(CARGO) build --quiet --locked -p osier -p osier-cni
+	@scripts/demo $(or $(CARGO_TARGET_DIR),target)/debug/osier
 
 .PHONY: test
 test: packages tools check ## all that CI runs: checks, unit, golden and end-to-end tests

@@ -41,7 +41,11 @@ pub fn hints(layout: &Layout) -> String {
         "default" => String::new(),
         name => format!(" --name {name}"),
     };
-    let mut tries = vec![(format!("osier lab ping-all{named}"), "every pod to every other".into())];
+    let mut tries = Vec::new();
+    if layout.pods.len() > 1 {
+        let ping_all = format!("osier lab ping-all{named}");
+        tries.push((ping_all, "every pod to every other".to_owned()));
+    }
     if let Some(first) = layout.pods.first() {
         let other = layout.pods.iter().find(|pod| pod.node != first.node);
         if let Some((to, address)) = other.and_then(|to| Some((to, to.addresses.first()?))) {

@@ -7,14 +7,16 @@ use crate::pod::{Pod, agent_socket};
 use crate::programs::Programs;
 use crate::spec::LabSpec;
 use crate::view;
-use osier_testbed::{Fabric, Lab, Node, Process, wait_until};
+use osier_testbed::traffic::ping_until;
+use osier_testbed::{Fabric, Lab, Node, Process, Timeout, wait_until};
 use std::fs;
 use std::net::IpAddr;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::Duration;
 
-/// How long an agent may take until it serves, on a busy machine.
+/// How long an agent may take until it serves, or a node until it answers, on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(1);
 /// How many lines of an agent's log an error shows.
 const LOG_LINES: usize = 10;
@@ -35,7 +37,7 @@ pub struct Playground {
 impl Playground {
     /// How many steps [`Self::build`] tells of.
     pub fn steps(spec: &LabSpec) -> u16 {
-        1 + 2 * u16::from(spec.nodes) + spec.pods
+        2 + 2 * u16::from(spec.nodes) + spec.pods
     }
 
     /// Makes all of it in an empty lab, and tells each step before it is taken.
@@ -60,6 +62,8 @@ impl Playground {
             })?;
         }
         playground.start_agents(&mut step)?;
+        step("nodes meet".to_owned());
+        playground.introduce_nodes()?;
         for pod in 0..playground.spec.pods {
             let index = playground.spec.node_of(pod);
             let node = &playground.fabric.nodes()[index];
@@ -114,6 +118,24 @@ impl Playground {
             network: pod.check(plugin, &self.fabric.nodes()[pod.node]).into(),
         };
         Report { nodes, pods: self.pods.iter().map(pod).collect() }
+    }
+
+    /// Lets each switch learn the others' addresses in the underlay, so that a pod's first packet
+    /// to another node is not lost to that. Switches learn from replies to their node's own
+    /// questions; so nodes ask one after the other, having forgotten what they overheard.
+    fn introduce_nodes(&self) -> Result<(), LabError> {
+        for node in self.fabric.nodes() {
+            node.netns().ip(&format!("neighbour flush dev {}", Node::PHYSICAL))?;
+            let others = self.fabric.nodes().iter().filter(|other| other.name() != node.name());
+            let greet = |to: IpAddr| move || ping_until(node.netns(), to, PATIENCE);
+            let met: Vec<Result<(), Timeout>> = thread::scope(|scope| {
+                let threads: Vec<_> =
+                    others.map(|other| scope.spawn(greet(other.underlay()))).collect();
+                threads.into_iter().map(|t| t.join().expect("it does not panic")).collect()
+            });
+            met.into_iter().collect::<Result<(), Timeout>>()?;
+        }
+        Ok(())
     }
 
     /// All are started, then all are waited for: they need not wait for one another.

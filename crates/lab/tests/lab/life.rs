@@ -17,7 +17,7 @@ fn two_labs_live_side_by_side() {
         assert!(said.contains(part), "{part} in\n{said}");
     }
     assert!(
-        steps.starts_with("[1/8] underlay\n") && steps.contains("[8/8] pod3 on n1\n"),
+        steps.starts_with("[1/9] underlay\n") && steps.contains("[9/9] pod3 on n1\n"),
         "{steps}"
     );
     world.succeeds("up --nodes 1 --pods 2 --family ipv6 --tunnel vxlan --name six");

@@ -26,9 +26,10 @@ const NOT_EXECUTABLE: u8 = 126;
 #[command(
     arg_required_else_help = true,
     after_help = "\
-A lab is a small cluster on this machine. Each node is a network namespace with an Open vSwitch and an
-osier agent of its own; pods are namespaces that the plugin osier-cni attached, as a container runtime
-calls it. Nothing of it touches the machine's own network. Labs need root and stay until `down`.
+A lab is a small cluster on this machine. Each node is a network namespace with an Open vSwitch \
+and an osier agent of its own; pods are namespaces that the plugin osier-cni attached, called as a \
+container runtime calls it. Nothing of it touches the machine's own network. Labs need root and \
+stay until `down`.
 
 Examples:
   osier lab up --nodes 3 --pods 4        # make one, and show it
