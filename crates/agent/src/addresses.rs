@@ -30,6 +30,32 @@ pub enum AddressError {
         /// The blocks.
         blocks: String,
     },
+    /// One is of no subnet of its network.
+    #[error("{address} is in no subnet of network {network}: {subnets}")]
+    Outside {
+        /// The address.
+        address: IpAddr,
+        /// The network.
+        network: String,
+        /// Its subnets.
+        subnets: String,
+    },
+    /// One is not what the view has for the port.
+    #[error("{address} is not what the view has for the port: {has}")]
+    NotWished {
+        /// The address.
+        address: IpAddr,
+        /// What it has.
+        has: String,
+    },
+    /// One is another port's.
+    #[error("{address} is that of port {port}")]
+    Taken {
+        /// The address.
+        address: IpAddr,
+        /// Whose it is.
+        port: String,
+    },
 }
 
 /// The pools of the node's blocks.
@@ -71,6 +97,31 @@ impl Addresses {
         if !known {
             self.strays.push(address);
         }
+    }
+
+    /// Somebody else gave these: they are in use from now on, or none is.
+    pub fn claim(&mut self, addresses: &[IpAddr], now: Duration) -> Result<(), AddressError> {
+        let claimed = addresses.iter().position(|address| {
+            let pool = self.pools.iter_mut().find(|pool| pool.prefix().contains(address));
+            match pool {
+                Some(pool) => pool.claim(*address).is_err(),
+                None if self.strays.contains(address) => true,
+                None => {
+                    self.strays.push(*address);
+                    false
+                }
+            }
+        });
+        let Some(at) = claimed else { return Ok(()) };
+        let refused = addresses[at];
+        self.release(&addresses[..at], now);
+        let pool = self.pools.iter().find(|pool| pool.prefix().contains(&refused));
+        Err(AddressError::Refused(match pool {
+            Some(pool) if !pool.is_used(refused) => {
+                AllocateError::NotHere { address: refused, prefix: pool.prefix() }
+            }
+            _ => AllocateError::InUse(refused),
+        }))
     }
 
     /// Gives a pod its addresses: those that are requested, and one of each family that has a
@@ -225,6 +276,17 @@ mod tests {
         assert!(pools.allocate(&[], START).is_err(), "what was in use is so again");
         pools.set_blocks(&[], []);
         assert_eq!(pools.allocate(&[], START).unwrap_err(), AddressError::NoBlock);
+    }
+
+    #[test]
+    fn what_others_give_is_claimed_whole_or_not_at_all() {
+        let mut pools = addresses(&["10.1.1.0/29"]);
+        pools.claim(&[ip("10.1.1.3"), ip("172.16.0.1")], START).unwrap();
+        let error = pools.claim(&[ip("10.1.1.4"), ip("172.16.0.1")], START).unwrap_err();
+        assert_eq!(error.to_string(), "172.16.0.1 is in use");
+        assert!(pools.claim(&[ip("10.1.1.4")], START).is_ok(), "it was given back");
+        let error = pools.claim(&[ip("10.1.1.1")], START).unwrap_err().to_string();
+        assert!(error.contains("10.1.1.1 is not among"), "{error}");
     }
 
     #[test]

@@ -8,6 +8,7 @@ use crate::adopt::{self, Adopted};
 use crate::answers;
 use crate::cni_server::{CniServer, ServeError};
 use crate::config::Config;
+use crate::controller::{Controller, NoController};
 use crate::fixed::{self, Fixed};
 use crate::follow::Follower;
 use crate::gateway::GatewayError;
@@ -26,6 +27,7 @@ use osier_ovsdb::session::Remote;
 use osier_southbound::rows::{self, Restore, RestoreOptions, RowReconciler, Transaction};
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;
 use tokio::sync::watch;
@@ -70,6 +72,8 @@ pub enum AgentError {
 pub struct Upstream {
     /// The view.
     pub view: ViewUpdates,
+    /// Who gives addresses of networks that span nodes.
+    pub controller: Arc<dyn Controller>,
 }
 
 /// Runs until told to stop, with the view of the configuration's file. Pods and their traffic stay
@@ -82,7 +86,7 @@ pub async fn run(config: Config, stop: watch::Receiver<bool>) -> Result<(), Agen
         refused.refused_view();
         warn!(error = %Chain(error), "the view was refused; the last good one stays");
     }));
-    run_with(config, Upstream { view }, metrics, stop).await
+    run_with(config, Upstream { view, controller: Arc::new(NoController) }, metrics, stop).await
 }
 
 /// Runs until told to stop, with a view from anywhere.
@@ -118,7 +122,18 @@ pub async fn run_with(
         RestoreOptions::default(),
     );
 
-    let ports = Ports::new(config.clone(), boot_id, mtu, switch, metrics.clone(), adopted.living);
+    let Upstream { view, controller } = upstream;
+    let dead = adopted.dead;
+    let ports = Ports::new(
+        config.clone(),
+        boot_id,
+        mtu,
+        switch,
+        metrics.clone(),
+        controller,
+        adopted.living,
+    );
+    ports.bury(dead);
     metrics.set_ports(ports.count());
     ports.set_blocks(&node.blocks);
     let follower = Follower {
@@ -131,6 +146,9 @@ pub async fn run_with(
         mtu,
         behind: false,
     };
+    if let Err(error) = ports.set_exceptions().await {
+        warn!(error = %Chain(&error), "not all pods leave the cluster as they should");
+    }
     follower.set_up_gateway().await?;
     let server = CniServer::bind(&config.cni_socket, ports.clone(), metrics.clone()).await?;
     if let Some(address) = config.metrics {
@@ -141,7 +159,7 @@ pub async fn run_with(
     info!(node = %config.node, socket = %config.cni_socket.display(), "ready");
     tokio::select! {
         () = server.serve(stop) => {}
-        () = follower.run(upstream.view) => {}
+        () = follower.run(view) => {}
         () = answers::serve(&management, ports.switch()) => {}
     }
     drop(restore);

@@ -186,13 +186,17 @@ async fn perform(request: &Request, ports: &Ports) -> Result<Reply, Error> {
             let result = ports.add(&call, request).await?;
             return Ok(Reply::added(&result, call.config.header.version));
         }
-        Call::Check(call, told) => ports.check(&call, &told).await?,
+        Call::Check(call, told) => ports.check(&call, &told, request).await?,
         Call::Del(call) => ports.delete(&call, request).await?,
         Call::Gc(call) => ports.collect(&call, request).await?,
-        Call::Status(_) => ports
-            .status()
-            .await
-            .map_err(|error| Error { code: Code::NOT_AVAILABLE, ..Error::from(error) })?,
+        Call::Status(config) => {
+            ports.status_with(&config.ipam, request).await.map_err(|error| {
+                match Error::from(error) {
+                    limited if limited.code == Code::LIMITED_CONNECTIVITY => limited,
+                    error => Error { code: Code::NOT_AVAILABLE, ..error },
+                }
+            })?;
+        }
     }
     Ok(Reply::Done)
 }

@@ -140,8 +140,7 @@ impl Follower {
     pub(crate) async fn set_up_gateway(&self) -> Result<(), GatewayError> {
         self.set_up_interface().await?;
         let prefixes = self.pod_prefixes().await;
-        let script = gateway::nft_script(&prefixes, self.config.masquerade);
-        if let Err(error) = gateway::apply_nft(&script).await {
+        if let Err(error) = self.ports.firewall().set_pods(prefixes).await {
             // Pods still reach one another and the node.
             error!(error = %Chain(&error), "pods do not reach the outside");
         }

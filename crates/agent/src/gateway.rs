@@ -70,28 +70,39 @@ pub fn interface(node: &Node, pods: &[IpNet], mtu: u16) -> HostInterface {
     HostInterface { name: INTERFACE.to_owned(), mtu, addresses, neighbours, routes }
 }
 
-/// Our nftables table, anew, as one transaction.
-pub fn nft_script(pods: &[IpNet], masquerade: bool) -> String {
+/// Our nftables table, anew, as one transaction. With `masquerade` what pods send outside gets the
+/// machine's address, but for those with an address among the exceptions; without, only theirs.
+pub fn nft_script(pods: &[IpNet], masquerade: bool, exceptions: &BTreeSet<IpAddr>) -> String {
     let mut script = String::from(
         "add table inet osier\ndelete table inet osier\ntable inet osier {\n\
          \tchain forward {\n\t\ttype filter hook forward priority filter - 5; policy accept;\n\
          \t\tiifname \"osier0\" accept\n\t\toifname \"osier0\" accept\n\t}\n",
     );
-    if masquerade {
+    if masquerade || !exceptions.is_empty() {
         script.push_str(
             "\tchain postrouting {\n\t\ttype nat hook postrouting priority srcnat; policy accept;\n",
         );
         for (family, v4) in [("ip", true), ("ip6", false)] {
             let of_family = pods.iter().filter(|prefix| prefix.addr().is_ipv4() == v4);
             let prefixes: Vec<String> = of_family.map(ToString::to_string).collect();
-            if !prefixes.is_empty() {
-                let set = prefixes.join(", ");
-                // Writing to a string cannot fail.
-                let _ = writeln!(
-                    script,
-                    "\t\toifname != \"osier0\" {family} saddr {{ {set} }} {family} daddr != {{ {set} }} masquerade"
-                );
+            let some = exceptions.iter().filter(|address| address.is_ipv4() == v4);
+            let some: Vec<String> = some.map(ToString::to_string).collect();
+            if prefixes.is_empty() || !masquerade && some.is_empty() {
+                continue;
             }
+            let (set, some) = (prefixes.join(", "), some.join(", "));
+            let whom = match (masquerade, some.as_str()) {
+                (true, "") => format!("{family} saddr {{ {set} }}"),
+                (true, _) => {
+                    format!("{family} saddr {{ {set} }} {family} saddr != {{ {some} }}")
+                }
+                (false, _) => format!("{family} saddr {{ {some} }}"),
+            };
+            // Writing to a string cannot fail.
+            let _ = writeln!(
+                script,
+                "\t\toifname != \"osier0\" {whom} {family} daddr != {{ {set} }} masquerade"
+            );
         }
         script.push_str("\t}\n");
     }
@@ -182,10 +193,18 @@ mod tests {
     #[test]
     fn only_what_leaves_the_cluster_is_translated() {
         let pods = [node().blocks[0], "10.2.0.0/16".parse().unwrap(), node().blocks[1]];
-        let script = nft_script(&pods, true);
+        let nobody = BTreeSet::new();
+        let script = nft_script(&pods, true, &nobody);
         let rule = "oifname != \"osier0\" ip saddr { 10.1.1.0/24, 10.2.0.0/16 } \
                     ip daddr != { 10.1.1.0/24, 10.2.0.0/16 } masquerade";
         assert!(script.contains(rule), "{script}");
-        assert!(!nft_script(&pods, false).contains("masquerade"));
+        assert!(!nft_script(&pods, false, &nobody).contains("masquerade"));
+        // One pod that is not like the others.
+        let one = BTreeSet::from(["10.1.1.9".parse().unwrap()]);
+        let script = nft_script(&pods, true, &one);
+        assert!(script.contains(" ip saddr != { 10.1.1.9 } ip daddr !="), "{script}");
+        let script = nft_script(&pods, false, &one);
+        assert!(script.contains("\"osier0\" ip saddr { 10.1.1.9 } ip daddr !="), "{script}");
+        assert!(!script.contains("ip6"), "{script}");
     }
 }

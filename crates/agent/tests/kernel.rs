@@ -1,6 +1,7 @@
 //! What we ask of the kernel, judged by `ip` and `ping`.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a panic is the report")]
 
+use ipnet::IpNet;
 use osier_agent::netlink::{
     HostInterface, HostRoute, Namespace, PodInterface, Veth, create_veth, delete_link, inspect,
     link_exists, mtu_of_address, set_up_host, set_up_pod,
@@ -10,6 +11,10 @@ use osier_testbed::{Lab, Netns};
 use std::net::IpAddr;
 
 fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+fn net(text: &str) -> IpNet {
     text.parse().unwrap()
 }
 
@@ -27,7 +32,6 @@ fn a_pod_can_talk_when_it_is_set_up() {
         peer: "eth0".to_owned(),
         mac: Mac([0x0a, 0x58, 10, 1, 1, 2]),
         mtu: 1400,
-        owner: "shop:web".to_owned(),
     };
     // What a dead agent left is replaced, half made or whole.
     let half = format!("peer name eth0 netns {}", pod.name());
@@ -37,25 +41,35 @@ fn a_pod_can_talk_when_it_is_set_up() {
     }
     let interface = PodInterface {
         name: "eth0".to_owned(),
-        addresses: vec![(ip("10.1.1.2"), ip("10.1.1.1")), (ip("fd01::2"), ip("fd01::1"))],
-        router: Mac::GATEWAY,
-        default_route: true,
+        addresses: vec![ip("10.1.1.2").into(), ip("fd01::2").into(), net("10.5.0.7/24")],
+        routers: vec![ip("10.1.1.1"), ip("fd01::1")],
+        router_mac: Mac::GATEWAY,
+        routes: vec![
+            (net("0.0.0.0/0"), Some(ip("10.1.1.1"))),
+            (net("::/0"), Some(ip("fd01::1"))),
+            (net("10.6.0.0/16"), None),
+        ],
         full_checksums: true,
     };
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    runtime.block_on(set_up_pod(&namespace, interface.clone())).unwrap().unwrap();
-    // Again: nothing is made twice.
-    runtime.block_on(set_up_pod(&namespace, interface)).unwrap().unwrap();
+    // Twice: nothing is made again.
+    for _ in 0..2 {
+        let work = set_up_pod(&namespace, veth.host.clone(), interface.clone());
+        node.within(|| runtime.block_on(work)).unwrap().unwrap().unwrap();
+    }
 
     let link = node.ip("-d link show veth0000000a").unwrap();
-    assert!(link.contains("mtu 1400") && link.contains("alias osier:shop:web"), "{link}");
+    assert!(link.contains("mtu 1400") && link.contains("PROMISC,UP,LOWER_UP"), "{link}");
     let arp =
         node.within(|| std::fs::read_to_string("/proc/sys/net/ipv4/conf/veth0000000a/arp_ignore"));
     assert_eq!(arp.unwrap().unwrap().trim(), "1");
     let addresses = pod.ip("address show eth0 scope global").unwrap();
     assert!(addresses.contains("inet 10.1.1.2/32") && addresses.contains("0a:58:0a:01:01:02"));
     assert!(addresses.contains("inet6 fd01::2/128") && !addresses.contains("tentative"));
-    assert!(pod.ip("route").unwrap().contains("default via 10.1.1.1 dev eth0"));
+    assert!(addresses.contains("inet 10.5.0.7/24"), "{addresses}");
+    let routes = pod.ip("route").unwrap();
+    assert!(routes.contains("default via 10.1.1.1 dev eth0"), "{routes}");
+    assert!(routes.contains("10.6.0.0/16 dev eth0"), "{routes}");
     assert!(pod.ip("-6 route").unwrap().contains("default via fd01::1 dev eth0"));
     let neighbours = pod.ip("neigh").unwrap();
     assert_eq!(neighbours.matches("0e:6f:73:69:65:72 PERMANENT").count(), 2, "{neighbours}");
@@ -86,7 +100,6 @@ fn what_belongs_to_others_is_not_replaced() {
         peer: "eth0".to_owned(),
         mac: Mac([0x0a, 0x58, 10, 1, 1, 2]),
         mtu: 1400,
-        owner: "shop:web".to_owned(),
     };
     let error = node.within(|| create_veth(&veth, &namespace)).unwrap().unwrap_err();
     assert!(error.is_exists(), "{error}");
@@ -102,6 +115,10 @@ fn the_gateway_has_what_it_shall_have_and_no_more() {
     node.ip("link add osier0 type veth peer name switch").unwrap();
     node.ip("link set switch up").unwrap();
     node.ip("address add 10.9.9.9/32 dev osier0").unwrap();
+    // What an earlier view had, and what somebody else made.
+    node.ip("link set osier0 up").unwrap();
+    node.ip("route add 10.7.0.0/16 via 169.254.111.1 dev osier0 onlink proto static").unwrap();
+    node.ip("route add 10.8.0.0/16 dev osier0").unwrap();
     let interface = HostInterface {
         name: "osier0".to_owned(),
         mtu: 1300,
@@ -129,6 +146,7 @@ fn the_gateway_has_what_it_shall_have_and_no_more() {
     let routes = node.ip("route").unwrap() + &node.ip("-6 route").unwrap();
     assert!(routes.contains("10.1.0.0/16 via 169.254.111.1 dev osier0"), "{routes}");
     assert!(routes.contains("fd01::/48 via fe80::1 dev osier0"), "{routes}");
+    assert!(!routes.contains("10.7.0.0") && routes.contains("10.8.0.0/16"), "{routes}");
     let mtu = node.within(|| mtu_of_address(ip("fd01::1"))).unwrap().unwrap();
     assert_eq!(mtu, Some(1300));
     assert_eq!(node.within(|| mtu_of_address(ip("fd01::7"))).unwrap().unwrap(), None);

@@ -6,6 +6,7 @@ use ipnet::IpNet;
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::address::AddressAttribute;
 use netlink_packet_route::link::LinkAttribute;
+use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteProtocol};
 use osier_model::Mac;
 use std::net::IpAddr;
 
@@ -42,25 +43,68 @@ pub fn set_up_host(interface: &HostInterface) -> Result<(), NetlinkError> {
     let index = index_of(&netlink, name)?;
     let mut batch = vec![
         requests::set_link_mtu(name, index, interface.mtu),
-        requests::set_link_up(name, index, None),
+        requests::set_link_up(name, index),
     ];
     for (found, address) in addresses(&netlink)? {
         let local = matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local());
         if found == index && !local && !interface.addresses.contains(&address) {
-            batch.push(requests::delete_address(name, index, address));
+            batch.push(requests::delete_address(name, index, address.into()));
         }
     }
     for address in &interface.addresses {
-        batch.push(requests::add_address(name, index, *address));
+        batch.push(requests::add_address(name, index, (*address).into()));
     }
     for (address, mac) in &interface.neighbours {
         batch.push(requests::add_neighbour(name, index, *address, *mac));
     }
+    for (to, via) in stale_routes(&netlink, index, interface)? {
+        batch.push(requests::delete_route(name, index, to, via));
+    }
     for HostRoute { destination, via, source } in &interface.routes {
-        let to = (destination.network(), destination.prefix_len());
-        batch.push(requests::add_route(name, index, to, *via, *source));
+        batch.push(requests::add_route(name, index, *destination, Some(*via), *source));
     }
     netlink.execute(batch).map(drop)
+}
+
+/// Routes by the interface's neighbours that it shall not have any more. Routes that others made
+/// by other ways are theirs.
+fn stale_routes(
+    netlink: &Netlink,
+    index: u32,
+    interface: &HostInterface,
+) -> Result<Vec<(IpNet, IpAddr)>, NetlinkError> {
+    let mut stale = Vec::new();
+    for v4 in [true, false] {
+        for message in netlink.execute(vec![requests::dump_routes(v4)])? {
+            let RouteNetlinkMessage::NewRoute(route) = message else { continue };
+            let (mut to, mut via, mut out) = (None, None, None);
+            for attribute in &route.attributes {
+                match attribute {
+                    RouteAttribute::Destination(address) => to = ip_of(address),
+                    RouteAttribute::Gateway(address) => via = ip_of(address),
+                    RouteAttribute::Oif(number) => out = Some(*number),
+                    _ => {}
+                }
+            }
+            let length = route.header.destination_prefix_length;
+            let to = to.and_then(|to| IpNet::new(to, length).ok());
+            let (Some(to), Some(via)) = (to, via.filter(|_| out == Some(index))) else { continue };
+            let ours = route.header.protocol == RouteProtocol::Static
+                && interface.neighbours.iter().any(|(address, _)| *address == via);
+            if ours && !interface.routes.iter().any(|route| route.destination == to) {
+                stale.push((to, via));
+            }
+        }
+    }
+    Ok(stale)
+}
+
+fn ip_of(address: &RouteAddress) -> Option<IpAddr> {
+    match address {
+        RouteAddress::Inet(v4) => Some((*v4).into()),
+        RouteAddress::Inet6(v6) => Some((*v6).into()),
+        _ => None,
+    }
 }
 
 /// The MTU of the interface that has an address. Blocks.

@@ -88,15 +88,26 @@ impl Namespace {
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, NamespaceError> {
+        self.within_behind(|| (), |()| work()).await
+    }
+
+    /// Does something in our own namespace, and with what comes of it work inside, on a thread that
+    /// ends with it.
+    pub(super) async fn within_behind<B, T: Send + 'static>(
+        &self,
+        before: impl FnOnce() -> B + Send + 'static,
+        work: impl FnOnce(B) -> T + Send + 'static,
+    ) -> Result<T, NamespaceError> {
         let file = Arc::clone(&self.file);
         let failed = |source| NamespaceError::Enter { path: self.path.to_string(), source };
         let (reply, done) = oneshot::channel();
         thread::Builder::new()
             .name("osier-namespace".to_owned())
             .spawn(move || {
+                let before = before();
                 let entered = setns(&*file, CloneFlags::CLONE_NEWNET);
                 // Who asked may be gone.
-                let _ = reply.send(entered.map(|()| work()));
+                let _ = reply.send(entered.map(|()| work(before)));
             })
             .map_err(failed)?;
         match done.await {

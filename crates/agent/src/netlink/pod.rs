@@ -3,6 +3,7 @@
 use super::exchange::{Netlink, NetlinkError};
 use super::namespace::{Namespace, NamespaceError};
 use super::{host, offload, requests};
+use ipnet::IpNet;
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::address::AddressAttribute;
 use netlink_packet_route::link::{LinkAttribute, LinkFlags};
@@ -17,12 +18,14 @@ const LOOPBACK: u32 = 1;
 pub struct PodInterface {
     /// Its name.
     pub name: String,
-    /// Its addresses, each with the router for its family.
-    pub addresses: Vec<(IpAddr, IpAddr)>,
-    /// The routers' Ethernet address.
-    pub router: Mac,
-    /// Whether all else goes by the routers.
-    pub default_route: bool,
+    /// Its addresses, with what is on the link with them.
+    pub addresses: Vec<IpNet>,
+    /// Routers on the link.
+    pub routers: Vec<IpAddr>,
+    /// The routers' Ethernet address: nobody has to resolve it.
+    pub router_mac: Mac,
+    /// Routes, and by which router; without one, what is on the link.
+    pub routes: Vec<(IpNet, Option<IpAddr>)>,
     /// Whether checksums must be in packets when they leave the pod.
     pub full_checksums: bool,
 }
@@ -32,18 +35,22 @@ pub struct PodInterface {
 pub struct PodState {
     /// Its Ethernet address.
     pub mac: Option<Mac>,
-    /// Whether it is up.
+    /// Whether both ends are up.
     pub up: bool,
     /// Its addresses, also those that it gave itself.
     pub addresses: Vec<IpAddr>,
 }
 
-/// Makes the interface ready for use: when this is done, the pod can talk.
+/// Makes the interface ready for use: when this is done, the pod can talk. The other end, `host` in
+/// our own namespace, is silenced before.
 pub async fn set_up_pod(
     namespace: &Namespace,
+    host: String,
     interface: PodInterface,
 ) -> Result<Result<(), NetlinkError>, NamespaceError> {
-    namespace.within(move || set_up(&interface)).await
+    let silence = move || host::silence(&host);
+    let set_up = move |silenced: Result<(), _>| silenced.and_then(|()| set_up(&interface));
+    namespace.within_behind(silence, set_up).await
 }
 
 /// What the interface is now.
@@ -64,19 +71,19 @@ fn set_up(pod: &PodInterface) -> Result<(), NetlinkError> {
             source,
         })?;
     }
-    if pod.addresses.iter().any(|(address, _)| address.is_ipv6()) {
+    if pod.addresses.iter().any(|net| net.addr().is_ipv6()) {
         // Some runtimes switch it off in namespaces that they make.
         host::write_sysctl(&format!("net/ipv6/conf/{name}/disable_ipv6"), "0")?;
     }
-    let mut batch =
-        vec![requests::set_link_up("lo", LOOPBACK, None), requests::set_link_up(name, index, None)];
-    for (address, router) in &pod.addresses {
-        batch.push(requests::add_address(name, index, *address));
-        batch.push(requests::add_neighbour(name, index, *router, pod.router));
-        if pod.default_route {
-            let any = if address.is_ipv4() { [0; 4].into() } else { [0_u16; 8].into() };
-            batch.push(requests::add_route(name, index, (any, 0), *router, None));
-        }
+    let mut batch = vec![requests::set_link_up("lo", LOOPBACK), requests::set_link_up(name, index)];
+    for net in &pod.addresses {
+        batch.push(requests::add_address(name, index, *net));
+    }
+    for router in &pod.routers {
+        batch.push(requests::add_neighbour(name, index, *router, pod.router_mac));
+    }
+    for (to, via) in &pod.routes {
+        batch.push(requests::add_route(name, index, *to, *via, None));
     }
     netlink.execute(batch).map(drop)
 }
@@ -106,5 +113,7 @@ fn state(name: &str) -> Result<PodState, NetlinkError> {
             }));
         }
     }
-    Ok(PodState { mac, up: link.header.flags.contains(LinkFlags::Up), addresses })
+    // Without the lower layer the other end is down, or gone from the switch's namespace.
+    let up = link.header.flags.contains(LinkFlags::Up | LinkFlags::LowerUp);
+    Ok(PodState { mac, up, addresses })
 }

@@ -1,6 +1,7 @@
 //! The requests that we make, as values.
 
 use super::exchange::Request;
+use ipnet::IpNet;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REPLACE};
 use netlink_packet_route::address::{AddressAttribute, AddressFlags, AddressMessage, AddressScope};
 use netlink_packet_route::link::{
@@ -51,7 +52,8 @@ pub(super) fn delete_link(name: &str) -> Request {
     Request { what: format!("delete interface {name}"), message, flags: 0 }
 }
 
-/// Both ends at once, the peer where `namespace` is.
+/// Both ends at once, the peer where `namespace` is. This end is up; it would take a switch one more
+/// change to have it see all packets, so it does that, too.
 pub(super) fn create_veth(
     name: &str,
     peer_name: &str,
@@ -67,6 +69,8 @@ pub(super) fn create_veth(
         LinkAttribute::NetNsFd(namespace),
     ];
     let mut message = LinkMessage::default();
+    message.header.flags = LinkFlags::Up | LinkFlags::Promisc;
+    message.header.change_mask = LinkFlags::Up | LinkFlags::Promisc;
     message.attributes = vec![
         LinkAttribute::IfName(name.to_owned()),
         LinkAttribute::Mtu(mtu.into()),
@@ -81,16 +85,11 @@ pub(super) fn create_veth(
     Request { what, message, flags: NLM_F_CREATE | NLM_F_EXCL }
 }
 
-/// Up, with an alias if one is given.
-pub(super) fn set_link_up(name: &str, index: u32, alias: Option<&str>) -> Request {
+pub(super) fn set_link_up(name: &str, index: u32) -> Request {
     let mut message = LinkMessage::default();
     message.header.index = index;
     message.header.flags = LinkFlags::Up;
     message.header.change_mask = LinkFlags::Up;
-    if index == 0 {
-        message.attributes.push(LinkAttribute::IfName(name.to_owned()));
-    }
-    message.attributes.extend(alias.map(|alias| LinkAttribute::IfAlias(alias.to_owned())));
     let message = RouteNetlinkMessage::SetLink(message);
     Request { what: format!("set interface {name} up"), message, flags: 0 }
 }
@@ -103,11 +102,12 @@ pub(super) fn set_link_mtu(name: &str, index: u32, mtu: u16) -> Request {
     Request { what: format!("set the MTU of {name} to {mtu}"), message, flags: 0 }
 }
 
-/// A whole address: nothing else is on the link. Usable at once.
-pub(super) fn add_address(name: &str, index: u32, address: IpAddr) -> Request {
+/// An address, with the length of what is on the link with it. Usable at once.
+pub(super) fn add_address(name: &str, index: u32, net: IpNet) -> Request {
+    let address = net.addr();
     let mut message = AddressMessage::default();
     message.header.family = family(address);
-    message.header.prefix_len = if address.is_ipv4() { 32 } else { 128 };
+    message.header.prefix_len = net.prefix_len();
     message.header.scope = AddressScope::Universe;
     message.header.index = index;
     message.attributes = vec![AddressAttribute::Local(address), AddressAttribute::Address(address)];
@@ -116,15 +116,15 @@ pub(super) fn add_address(name: &str, index: u32, address: IpAddr) -> Request {
     }
     let message = RouteNetlinkMessage::NewAddress(message);
     let flags = NLM_F_CREATE | NLM_F_REPLACE;
-    Request { what: format!("give {address} to {name}"), message, flags }
+    Request { what: format!("give {net} to {name}"), message, flags }
 }
 
-pub(super) fn delete_address(name: &str, index: u32, address: IpAddr) -> Request {
-    let mut request = add_address(name, index, address);
+pub(super) fn delete_address(name: &str, index: u32, net: IpNet) -> Request {
+    let mut request = add_address(name, index, net);
     if let RouteNetlinkMessage::NewAddress(message) = request.message {
         request.message = RouteNetlinkMessage::DelAddress(message);
     }
-    Request { what: format!("take {address} from {name}"), flags: 0, ..request }
+    Request { what: format!("take {net} from {name}"), flags: 0, ..request }
 }
 
 pub(super) fn add_neighbour(name: &str, index: u32, address: IpAddr, mac: Mac) -> Request {
@@ -146,30 +146,47 @@ pub(super) fn add_neighbour(name: &str, index: u32, address: IpAddr, mac: Mac) -
     Request { what, message, flags: NLM_F_CREATE | NLM_F_REPLACE }
 }
 
-/// A route by a router that no address of the link makes reachable (`onlink`).
+/// A route; its router need not be reachable by an address of the link (`onlink`).
 pub(super) fn add_route(
     name: &str,
     index: u32,
-    destination: (IpAddr, u8),
-    via: IpAddr,
+    to: IpNet,
+    via: Option<IpAddr>,
     source: Option<IpAddr>,
 ) -> Request {
-    let (prefix, length) = destination;
     let mut message = RouteMessage::default();
-    message.header.address_family = family(prefix);
-    message.header.destination_prefix_length = length;
+    message.header.address_family = family(to.addr());
+    message.header.destination_prefix_length = to.prefix_len();
     message.header.table = RouteHeader::RT_TABLE_MAIN;
     message.header.protocol = RouteProtocol::Static;
-    message.header.scope = RouteScope::Universe;
+    message.header.scope = if via.is_some() { RouteScope::Universe } else { RouteScope::Link };
     message.header.kind = RouteType::Unicast;
-    message.header.flags = RouteFlags::Onlink;
-    if length > 0 {
-        message.attributes.push(RouteAttribute::Destination(prefix.into()));
+    if to.prefix_len() > 0 {
+        message.attributes.push(RouteAttribute::Destination(to.network().into()));
     }
-    message.attributes.push(RouteAttribute::Gateway(via.into()));
+    if let Some(via) = via {
+        message.header.flags = RouteFlags::Onlink;
+        message.attributes.push(RouteAttribute::Gateway(via.into()));
+    }
     message.attributes.push(RouteAttribute::Oif(index));
     message.attributes.extend(source.map(|source| RouteAttribute::PrefSource(source.into())));
     let message = RouteNetlinkMessage::NewRoute(message);
-    let what = format!("route {prefix}/{length} via {via} on {name}");
+    let by = via.map(|via| format!(" via {via}")).unwrap_or_default();
+    let what = format!("route {to}{by} on {name}");
     Request { what, message, flags: NLM_F_CREATE | NLM_F_REPLACE }
+}
+
+pub(super) fn dump_routes(v4: bool) -> Request {
+    let mut message = RouteMessage::default();
+    message.header.address_family = if v4 { AddressFamily::Inet } else { AddressFamily::Inet6 };
+    let message = RouteNetlinkMessage::GetRoute(message);
+    Request { what: "list routes".to_owned(), message, flags: NLM_F_DUMP }
+}
+
+pub(super) fn delete_route(name: &str, index: u32, to: IpNet, via: IpAddr) -> Request {
+    let mut request = add_route(name, index, to, Some(via), None);
+    if let RouteNetlinkMessage::NewRoute(message) = request.message {
+        request.message = RouteNetlinkMessage::DelRoute(message);
+    }
+    Request { what: format!("remove the route {to} via {via} on {name}"), flags: 0, ..request }
 }

@@ -2,14 +2,10 @@
 
 use super::exchange::{Netlink, NetlinkError};
 use super::namespace::Namespace;
-use super::requests::GROUP;
-use super::{host, requests};
+use super::requests::{self, GROUP};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::LinkAttribute;
 use osier_model::Mac;
-
-/// What people see, before the port's name.
-const ALIAS: &str = "osier:";
 
 /// A pair of interfaces: one end at the switch, the other in a pod.
 #[derive(Debug, Clone)]
@@ -22,36 +18,29 @@ pub struct Veth {
     pub mac: Mac,
     /// The MTU of both.
     pub mtu: u16,
-    /// Whose it is, for people who look at it.
-    pub owner: String,
 }
 
-/// Makes the pair in one request, the pod's end already where it belongs, and sets the switch's
-/// end up. Blocks for a millisecond or two.
+/// Makes the pair in one request, the pod's end already where it belongs. Blocks for a millisecond
+/// or two.
+///
+/// One request, because each change of an interface makes `ovs-vswitchd` look at all of its ports:
+/// the switch's end is up, and sees all packets, from the start. Nothing can pass before the pod's
+/// end is up, too, which is `set_up_pod`'s to do.
 ///
 /// A pair of ours that an agent left half made is replaced.
 pub fn create_veth(veth: &Veth, namespace: &Namespace) -> Result<(), NetlinkError> {
     let netlink = Netlink::open()?;
     let create = || {
-        let Veth { host, peer, mac, mtu, .. } = veth;
+        let Veth { host, peer, mac, mtu } = veth;
         requests::create_veth(host, peer, *mac, *mtu, namespace.as_raw_fd())
     };
     match netlink.execute(vec![create()]) {
         Err(error) if error.is_exists() && is_ours(&netlink, &veth.host)? => {
             netlink.execute(vec![requests::delete_link(&veth.host)])?;
-            netlink.execute(vec![create()])?;
+            netlink.execute(vec![create()]).map(drop)
         }
-        result => drop(result?),
+        result => result.map(drop),
     }
-    let silenced = host::silence(&veth.host);
-    let alias = format!("{ALIAS}{}", veth.owner);
-    let up = || netlink.execute(vec![requests::set_link_up(&veth.host, 0, Some(&alias))]);
-    if let Err(error) = silenced.and_then(|()| up().map(drop)) {
-        // Half made is worse than not made; the first error is the one to tell.
-        let _ = netlink.execute(vec![requests::delete_link(&veth.host)]);
-        return Err(error);
-    }
-    Ok(())
 }
 
 fn is_ours(netlink: &Netlink, name: &str) -> Result<bool, NetlinkError> {

@@ -1,6 +1,8 @@
 //! Why a port is not made, and what the runtime hears of it.
 
 use crate::addresses::AddressError;
+use crate::controller::AskError;
+use crate::gateway::GatewayError;
 use crate::netlink::{NamespaceError, NetlinkError};
 use crate::switch::SwitchError;
 use osier_cni::delegate::DelegateError;
@@ -18,9 +20,34 @@ pub enum PortError {
     /// The view has no default network.
     #[error("the view has no network with VNI 1, which pods are attached to: add it")]
     NoNetwork,
-    /// Another network than pods' own was asked for.
-    #[error("pods of this node are attached to the default network only, not to {0}")]
-    OtherNetwork(String),
+    /// The view has no such network.
+    #[error("the view has no network {0}: add it, or correct the configuration")]
+    UnknownNetwork(String),
+    /// The network has another number than the configuration says.
+    #[error("network {network} has VNI {has}, the configuration says {said}: make them equal")]
+    Vni {
+        /// The network.
+        network: String,
+        /// Its number.
+        has: u32,
+        /// The configuration's.
+        said: u32,
+    },
+    /// The view has the port in another network.
+    #[error(
+        "the view has port {key} in network {wished}, the configuration in {said}: make them equal"
+    )]
+    WishedElsewhere {
+        /// The port.
+        key: String,
+        /// The view's network.
+        wished: String,
+        /// The configuration's.
+        said: String,
+    },
+    /// The container is attached, and other than is asked for now.
+    #[error("the container is attached already, and {0}: set forceAddress, or delete it first")]
+    AttachedOtherwise(String),
     /// Another bridge was asked for.
     #[error("the configuration is for bridge {found}, the agent's is {ours}: make them equal")]
     Bridge {
@@ -29,15 +56,18 @@ pub enum PortError {
         /// The agent's.
         ours: String,
     },
-    /// A member of the configuration that nothing is done about.
-    #[error("{0} is not supported: leave it out")]
-    Unsupported(&'static str),
     /// A name that cannot be.
     #[error("the container has no usable name")]
     Name(#[source] NameError),
     /// No address.
     #[error("no address for the pod: {0}")]
     Address(#[from] AddressError),
+    /// The controller gives addresses, and did not.
+    #[error(transparent)]
+    Controller(#[from] AskError),
+    /// The firewall.
+    #[error(transparent)]
+    Firewall(#[from] GatewayError),
     /// Another plugin gives addresses, and did not.
     #[error(transparent)]
     Ipam(#[from] DelegateError),
@@ -56,6 +86,9 @@ pub enum PortError {
     /// Something needed is not there.
     #[error("{0} is away")]
     Away(&'static str),
+    /// The switch is not there, so pods may not reach one another.
+    #[error("the switch is away: see whether ovs-vswitchd runs; pods here may be cut off")]
+    CutOff,
     /// It took too long.
     #[error("the port was not ready within {0:?}, and was undone")]
     Deadline(Duration),
@@ -73,15 +106,23 @@ pub enum PortError {
 impl PortError {
     fn code(&self) -> Code {
         match self {
-            Self::NoNode(_) | Self::NoNetwork | Self::Away(_) | Self::Deadline(_) => {
-                Code::TRY_AGAIN_LATER
-            }
-            Self::OtherNetwork(_) | Self::Unsupported(_) => Code::UNSUPPORTED_FIELD,
-            Self::Bridge { .. } => Code::INVALID_CONFIG,
+            Self::NoNode(_)
+            | Self::NoNetwork
+            | Self::UnknownNetwork(_)
+            | Self::Away(_)
+            | Self::Controller(AskError::Later(_))
+            | Self::Deadline(_) => Code::TRY_AGAIN_LATER,
+            Self::CutOff => Code::LIMITED_CONNECTIVITY,
+            Self::Bridge { .. }
+            | Self::Vni { .. }
+            | Self::WishedElsewhere { .. }
+            | Self::AttachedOtherwise(_) => Code::INVALID_CONFIG,
             Self::Name(_) | Self::Namespace(_) => Code::INVALID_ENVIRONMENT,
-            Self::Address(_) => Code::NO_ADDRESS,
+            Self::Address(_) | Self::Controller(AskError::Refused(_)) => Code::NO_ADDRESS,
             Self::NothingGiven(_) | Self::Ipam(_) => Code::DELEGATE_FAILED,
-            Self::Kernel(_) | Self::Switch(_) | Self::Panicked => Code::AGENT_FAILED,
+            Self::Kernel(_) | Self::Switch(_) | Self::Firewall(_) | Self::Panicked => {
+                Code::AGENT_FAILED
+            }
             Self::Damaged(_) => Code::ATTACHMENT_DAMAGED,
             Self::Unknown => Code::UNKNOWN_CONTAINER,
         }

@@ -2,44 +2,62 @@
 
 use super::PortError;
 use osier_cni::config::Ipam;
-use osier_cni::delegate::Delegate;
+use osier_cni::delegate::{Delegate, DelegateError};
 use osier_cni::rpc::Request;
 use osier_cni::spec::{AddResult, Command, Environment};
-use std::net::IpAddr;
 use std::time::{Duration, Instant};
 use tracing::warn;
 
 /// How long a plugin has to take addresses back.
 const UNDO_PATIENCE: Duration = Duration::from_secs(10);
 
-/// The plugin's name and the addresses that it gives; `None` if we give them.
+/// What the plugin of this name gives.
 pub(super) async fn add(
-    ipam: &Ipam,
+    name: &str,
     request: &Request,
     deadline: Instant,
-) -> Result<Option<(String, Vec<IpAddr>)>, PortError> {
-    let Ipam::Delegate(name) = ipam else { return Ok(None) };
+) -> Result<AddResult, PortError> {
     let patience = deadline.saturating_duration_since(Instant::now());
-    let result = run(name, Command::Add, request, patience).await?;
-    let addresses: Vec<IpAddr> =
-        result.into_iter().flat_map(|result| result.ips).map(|ip| ip.address.address).collect();
-    if addresses.is_empty() {
-        undo(ipam, request).await;
-        return Err(PortError::NothingGiven(name.clone()));
+    match run(name, Command::Add, request, patience).await? {
+        Some(result) if !result.ips.is_empty() => Ok(result),
+        _ => {
+            undo(name, request).await;
+            Err(PortError::NothingGiven(name.to_owned()))
+        }
     }
-    Ok(Some((name.clone(), addresses)))
 }
 
 /// Gives back what [`add`] got, or what an ADD of the past did.
-pub(super) async fn undo(ipam: &Ipam, request: &Request) {
-    let Ipam::Delegate(name) = ipam else { return };
+pub(super) async fn undo(name: &str, request: &Request) {
     if let Err(error) = run(name, Command::Del, request, UNDO_PATIENCE).await {
         warn!(plugin = name, %error, "addresses were not taken back");
     }
 }
 
+/// Has the plugin release what it gave. One that is not there can never do so, and must not keep the
+/// pod for ever.
+pub(super) async fn delete(ipam: &Ipam, request: &Request) -> Result<(), PortError> {
+    match pass(ipam, Command::Del, request).await {
+        Err(PortError::Ipam(error @ DelegateError::NotFound { .. })) => {
+            warn!(%error, "what it may have given is not taken back");
+            Ok(())
+        }
+        result => result,
+    }
+}
+
+/// Passes a call on to the plugin, if there is one.
+pub(super) async fn pass(
+    ipam: &Ipam,
+    command: Command,
+    request: &Request,
+) -> Result<(), PortError> {
+    let Ipam::Delegate(name) = ipam else { return Ok(()) };
+    run(name, command, request, request.timeout()).await.map(drop)
+}
+
 /// Passes a call on as it is.
-pub(super) async fn run(
+async fn run(
     name: &str,
     command: Command,
     request: &Request,

@@ -5,7 +5,6 @@ use super::{DETACH_PATIENCE, PortError, Ports};
 use crate::desired::PodPort;
 use crate::netlink::{self, Namespace, Veth};
 use std::future::Future;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 use tokio::task::JoinHandle;
@@ -31,19 +30,18 @@ impl Ports {
         &self,
         port: &Arc<PodPort>,
         namespace: &Namespace,
-        gateways: &[(IpAddr, IpAddr)],
-        default_route: bool,
         deadline: Instant,
     ) -> Result<(), PortError> {
         let work = async {
-            let interface = port.interface(gateways, default_route, self.full_checksums());
+            let interface = port.interface(self.full_checksums());
             let wired = async {
                 // The switch can attach only what is there.
                 self.stage("veth", make_veth(port, namespace)).await?;
                 tokio::try_join!(
                     self.stage("rows", async { Ok(self.0.switch.add_rows(port).await?) }),
                     self.stage("namespace", async {
-                        Ok(netlink::set_up_pod(namespace, interface).await??)
+                        let host = port.host.clone();
+                        Ok(netlink::set_up_pod(namespace, host, interface).await??)
                     }),
                 )
             };
@@ -51,7 +49,13 @@ impl Ports {
             // has nothing else to do.
             let flows = self
                 .stage("flows", async { Ok(self.0.switch.add_flows(port, port.ofport).await?) });
-            let ((ofport, ()), ()) = tokio::try_join!(wired, flows)?;
+            let firewall = async {
+                match port.masquerade {
+                    Some(_) => self.set_exceptions().await,
+                    None => Ok(()),
+                }
+            };
+            let ((ofport, ()), (), ()) = tokio::try_join!(wired, flows, firewall)?;
             if ofport != port.ofport {
                 // Somebody else had the number that we asked for.
                 self.0.switch.add_flows(port, ofport).await?;
@@ -81,6 +85,11 @@ impl Ports {
         }
         self.state().remove(&port.attachment, self.now());
         self.0.metrics.set_ports(self.count());
+        if port.masquerade.is_some()
+            && let Err(error) = self.set_exceptions().await
+        {
+            warn!(port = %port.key, %error, "the firewall still knows it");
+        }
         let port = Arc::clone(port);
         Removal(tokio::task::spawn_blocking(move || {
             if let Err(error) = netlink::delete_link(&port.host) {
@@ -109,7 +118,6 @@ async fn make_veth(port: &PodPort, namespace: &Namespace) -> Result<(), PortErro
         peer: port.attachment.ifname.clone(),
         mac: port.mac,
         mtu: port.mtu,
-        owner: port.key.to_string(),
     };
     let namespace = namespace.clone();
     let made = tokio::task::spawn_blocking(move || netlink::create_veth(&veth, &namespace)).await;

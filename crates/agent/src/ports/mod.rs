@@ -6,6 +6,8 @@
 //! transactions and bundles.
 
 mod error;
+mod give;
+mod grant;
 mod ipam;
 mod locks;
 mod make;
@@ -15,17 +17,20 @@ pub use error::PortError;
 
 use crate::addresses::Addresses;
 use crate::config::{Config, Datapath};
+use crate::controller::Controller;
 use crate::desired::{PodPort, host_interface};
+use crate::firewall::Firewall;
 use crate::metrics::Metrics;
 use crate::netlink::{self, Namespace};
 use crate::switch::Switch;
+use give::limits;
+use grant::Target;
 use ipnet::IpNet;
 use locks::{Locked, Locks};
-use osier_cni::config::{AttachRequest, Attachment, DetachRequest, GcRequest, Ipam, NetworkConfig};
+use osier_cni::config::{AttachRequest, Attachment, DetachRequest, GcRequest, Ipam};
 use osier_cni::rpc::Request;
 use osier_cni::spec::{AddResult, Command};
-use osier_compiler::DEFAULT_VNI;
-use osier_model::{DeviceName, InterfaceName, NetworkName, PortKey};
+use osier_model::{DeviceName, InterfaceName, Mac, PortKey};
 use state::{State, Wish};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -47,6 +52,8 @@ struct Shared {
     mtu: AtomicU16,
     switch: Switch,
     metrics: Metrics,
+    firewall: Firewall,
+    controller: Arc<dyn Controller>,
     state: Mutex<State>,
     locks: Arc<Locks>,
     started: Instant,
@@ -62,8 +69,10 @@ impl Ports {
         mtu: u16,
         switch: Switch,
         metrics: Metrics,
+        controller: Arc<dyn Controller>,
         living: Vec<PodPort>,
     ) -> Self {
+        let firewall = Firewall::new(config.masquerade);
         let state = State::new(Addresses::new(config.cool_down), living);
         Self(Arc::new(Shared {
             config,
@@ -71,6 +80,8 @@ impl Ports {
             mtu: mtu.into(),
             switch,
             metrics,
+            firewall,
+            controller,
             state: Mutex::new(state),
             locks: Arc::default(),
             started: Instant::now(),
@@ -82,6 +93,17 @@ impl Ports {
         &self.0.switch
     }
 
+    /// What leaves the cluster.
+    pub fn firewall(&self) -> &Firewall {
+        &self.0.firewall
+    }
+
+    /// Tells the firewall which pods are not like the others.
+    pub async fn set_exceptions(&self) -> Result<(), PortError> {
+        let exceptions = self.state().exceptions(self.0.config.masquerade);
+        Ok(self.0.firewall.set_exceptions(exceptions).await?)
+    }
+
     /// The node's blocks are these now.
     pub fn set_blocks(&self, blocks: &[IpNet]) {
         self.state().set_blocks(blocks);
@@ -90,6 +112,17 @@ impl Ports {
     /// Ports that are made from now on have this MTU at most.
     pub fn set_mtu(&self, mtu: u16) {
         self.0.mtu.store(mtu, Ordering::Relaxed);
+    }
+
+    /// Ports that died while no agent ran: who gave their addresses from afar hears of it, when
+    /// that may be.
+    pub fn bury(&self, dead: Vec<PodPort>) {
+        let ports = self.clone();
+        tokio::spawn(async move {
+            for port in dead {
+                ports.released(&port.giver, &port.key).await;
+            }
+        });
     }
 
     /// How many there are.
@@ -110,64 +143,60 @@ impl Ports {
     ) -> Result<AddResult, PortError> {
         let started = Instant::now();
         let deadline = started + request.timeout().mul_f64(0.9);
-        let network = self.network_for(&call.config).await?;
         let key = port_key(call)?;
+        let target = self.target(&call.config, &key).await?;
         let namespace = Namespace::open(&call.netns)?;
         let locked = self.0.locks.lock(&key).await;
-        if let Some(port) = self.reuse(call, &key, &namespace, &locked).await {
-            return Ok(port.result(&self.gateways(&port.addresses), &call.config));
+        let existing = self.reuse(call, request, &key, &target, &namespace, &locked).await?;
+        if let Some(port) = existing {
+            return Ok(port.result(&call.config.dns));
         }
-        let given = ipam::add(&call.config.ipam, request, deadline).await?;
+        let grant = self.give(call, request, &key, &target, deadline).await?;
+        let dns = if grant.dns.is_empty() { call.config.dns.clone() } else { grant.dns };
+        let giver = grant.giver.clone();
         let wish = Wish {
             attachment: call.attachment.clone(),
-            key,
             cni_network: call.config.header.name.clone(),
-            network,
-            mac: call.config.runtime.mac.map(|mac| osier_model::Mac(mac.0)),
-            requested: call.config.runtime.ips.iter().map(|cidr| cidr.address).collect(),
-            given,
+            vni: target.network.vni.get(),
+            giver: grant.giver,
+            mac: grant.mac.or(call.config.runtime.mac.map(|mac| Mac(mac.0))),
+            given: grant.addresses,
+            routing: target.routing(&call.config, is_first(&key), grant.routes),
+            key,
+            network: target.network.name,
             netns: call.netns.clone(),
             netns_id: namespace.id(),
             boot_id: self.0.boot_id.clone(),
             mtu: call.config.mtu.unwrap_or(u16::MAX).min(self.0.mtu.load(Ordering::Relaxed)),
+            limits: limits(call.config.runtime.bandwidth),
+            masquerade: call.config.masquerade.filter(|yes| *yes != self.0.config.masquerade),
         };
-        let delegated = wish.given.is_some();
+        let key = wish.key.clone();
         let reserved = self.state().reserve(wish, self.now());
         let port = match reserved {
             Ok(port) => port,
             Err(error) => {
-                if delegated {
-                    ipam::undo(&call.config.ipam, request).await;
-                }
+                self.give_back(&giver, &key, request).await;
                 return Err(error.into());
             }
         };
-        let gateways = self.gateways(&port.addresses);
-        let default_route = call.config.default_route != Some(false);
-        let made = self.make(&port, &namespace, &gateways, default_route, deadline).await;
-        if let Err(error) = made {
+        if let Err(error) = self.make(&port, &namespace, deadline).await {
             warn!(port = %port.key, %error, "undone");
             // Nothing is left when the runtime hears of it.
             self.take_away(&port, locked).await.finished().await;
-            if delegated {
-                ipam::undo(&call.config.ipam, request).await;
-            }
+            self.give_back(&giver, &key, request).await;
             return Err(error);
         }
         self.0.metrics.stage("total", started.elapsed());
-        info!(port = %port.key, addresses = ?port.addresses, interface = port.host, "attached");
-        Ok(port.result(&gateways, &call.config))
+        let addresses: Vec<IpAddr> = port.ips().collect();
+        info!(port = %port.key, ?addresses, interface = port.host, "attached");
+        Ok(port.result(&dns))
     }
 
     /// Detaches a pod. What is unknown is detached already.
     pub async fn delete(&self, call: &DetachRequest, request: &Request) -> Result<(), PortError> {
         self.detach(&call.attachment).await;
-        match &call.ipam {
-            Ipam::Agent => Ok(()),
-            Ipam::Delegate(name) => {
-                ipam::run(name, Command::Del, request, request.timeout()).await.map(drop)
-            }
-        }
+        ipam::delete(&call.ipam, request).await
     }
 
     async fn detach(&self, attachment: &Attachment) {
@@ -180,26 +209,34 @@ impl Ports {
         let locked = self.0.locks.lock(&port.key).await;
         // It may have gone while we waited.
         let Some(port) = self.state().get(attachment) else { return };
-        info!(port = %port.key, addresses = ?port.addresses, "detached");
+        info!(port = %port.key, network = %port.network, "detached");
         // The wire goes in the background: that takes longer than all the rest.
         drop(self.take_away(&port, locked).await);
+        self.released(&port.giver, &port.key).await;
     }
 
     /// Whether a pod is as its ADD left it.
-    pub async fn check(&self, call: &AttachRequest, told: &AddResult) -> Result<(), PortError> {
+    pub async fn check(
+        &self,
+        call: &AttachRequest,
+        told: &AddResult,
+        request: &Request,
+    ) -> Result<(), PortError> {
         let port = self.state().get(&call.attachment).ok_or(PortError::Unknown)?;
         let damaged = |what: String| Err(PortError::Damaged(what));
         for ip in &told.ips {
             // Plugins after ours may have added addresses to other interfaces.
             let ours = ip.interface.and_then(|at| told.interfaces.get(at));
             let ours = ours.is_none_or(|interface| interface.name == port.attachment.ifname);
-            if ours && !port.addresses.contains(&ip.address.address) {
+            if ours && !port.ips().any(|address| address == ip.address.address) {
                 return damaged(format!("{} was never given to it", ip.address.address));
             }
         }
         self.inspect(&port).await?;
         match self.0.switch.port(&port.host).await {
-            Some(state) if state.ofport.is_some_and(|number| number > 0) => Ok(()),
+            Some(state) if state.ofport.is_some_and(|number| number > 0) => {
+                ipam::pass(&call.config.ipam, Command::Check, request).await
+            }
             Some(state) => damaged(format!("{} does not work: {:?}", port.host, state.error)),
             None => damaged(format!("{} is not on the switch", port.host)),
         }
@@ -211,12 +248,13 @@ impl Ports {
         for attachment in stale {
             self.detach(&attachment).await;
         }
-        match &call.ipam {
-            Ipam::Agent => Ok(()),
-            Ipam::Delegate(name) => {
-                ipam::run(name, Command::Gc, request, request.timeout()).await.map(drop)
-            }
-        }
+        ipam::pass(&call.ipam, Command::Gc, request).await
+    }
+
+    /// Whether an ADD could be served, by who gives addresses as well.
+    pub async fn status_with(&self, ipam: &Ipam, request: &Request) -> Result<(), PortError> {
+        self.status().await?;
+        ipam::pass(ipam, Command::Status, request).await
     }
 
     /// Whether an ADD could be served.
@@ -226,7 +264,7 @@ impl Ports {
             return Err(PortError::Away("the switch's database"));
         }
         if !self.0.switch.flows().status().connected {
-            return Err(PortError::Away("the switch"));
+            return Err(PortError::CutOff);
         }
         Ok(())
     }
@@ -237,51 +275,39 @@ impl Ports {
         Ok(node.blocks)
     }
 
-    /// The network of the model that a configuration means.
-    async fn network_for(&self, config: &NetworkConfig) -> Result<NetworkName, PortError> {
-        let bridge = self.0.config.bridge.as_str();
-        if let Some(other) = config.bridge.as_deref().filter(|other| *other != bridge) {
-            let (found, ours) = (other.to_owned(), bridge.to_owned());
-            return Err(PortError::Bridge { found, ours });
-        }
-        if config.runtime.bandwidth != osier_cni::config::Bandwidth::default() {
-            return Err(PortError::Unsupported("runtimeConfig.bandwidth"));
-        }
-        self.own_blocks().await?;
-        let network = self.0.switch.with_view(|view| {
-            view.networks().values().find(|network| network.vni.get() == DEFAULT_VNI).cloned()
-        });
-        let network = network.await.ok_or(PortError::NoNetwork)?;
-        if let Some(other) = config.network.as_deref().filter(|n| *n != network.name.as_str()) {
-            return Err(PortError::OtherNetwork(other.to_owned()));
-        }
-        match config.vni {
-            Some(vni) if vni != network.vni.get() => Err(PortError::OtherNetwork(vni.to_string())),
-            _ => Ok(network.name),
-        }
-    }
-
-    /// The port that an earlier ADD made, if it is still right. What is wrong of it is taken away.
+    /// The port that an earlier ADD made, if it is still right. What is wrong of it is taken away;
+    /// what is right and other than is asked for now is an error, unless that is to win.
     async fn reuse(
         &self,
         call: &AttachRequest,
+        request: &Request,
         key: &PortKey,
+        target: &Target,
         namespace: &Namespace,
         locked: &Locked,
-    ) -> Option<Arc<PodPort>> {
+    ) -> Result<Option<Arc<PodPort>>, PortError> {
         let rivals = self.state().rivals(&call.attachment, key);
         for port in rivals {
             let same = port.attachment == call.attachment
                 && port.netns_id == namespace.id()
                 && port.key == *key;
             if same && self.inspect(&port).await.is_ok() {
-                return Some(port);
+                match self.asked_otherwise(call, target, &port).await {
+                    None => return Ok(Some(port)),
+                    Some(how) if !call.config.force_address => {
+                        return Err(PortError::AttachedOtherwise(how));
+                    }
+                    Some(how) => info!(port = %port.key, how, "made anew"),
+                }
             }
             info!(port = %port.key, container = port.attachment.container_id, "replaced");
             // Its wire must be gone before the next one of its name is made.
             self.take_away(&port, locked.share()).await.finished().await;
+            if same {
+                self.give_back(&port.giver, key, request).await;
+            }
         }
-        None
+        Ok(None)
     }
 
     async fn inspect(&self, port: &PodPort) -> Result<(), PortError> {
@@ -295,16 +321,10 @@ impl Ports {
         if !found.up || found.mac != Some(port.mac) {
             return damaged(format!("{name} is down or has another Ethernet address"));
         }
-        match port.addresses.iter().find(|address| !found.addresses.contains(address)) {
+        match port.ips().find(|address| !found.addresses.contains(address)) {
             Some(address) => damaged(format!("{name} has no {address}")),
             None => Ok(()),
         }
-    }
-
-    /// Each address with its router.
-    fn gateways(&self, addresses: &[IpAddr]) -> Vec<(IpAddr, IpAddr)> {
-        let state = self.state();
-        addresses.iter().filter_map(|a| Some((*a, state.gateway_for(*a)?))).collect()
     }
 
     fn full_checksums(&self) -> bool {
@@ -330,4 +350,9 @@ fn port_key(call: &AttachRequest) -> Result<PortKey, PortError> {
     let device = DeviceName::new(&device).map_err(PortError::Name)?;
     let interface = InterfaceName::new(&call.attachment.ifname).map_err(PortError::Name)?;
     Ok(PortKey { device, interface })
+}
+
+/// Whether it is a pod's first interface, by which it reaches all that it has no other way to.
+fn is_first(key: &PortKey) -> bool {
+    key.iface_id() == key.device.as_str()
 }

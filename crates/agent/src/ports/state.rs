@@ -1,12 +1,14 @@
 //! Who has which address, number and name. Pure: time comes in, and nothing is done here.
 
+use super::grant::{Addresses as Given, Routing};
 use crate::addresses::{AddressError, Addresses};
-use crate::desired::{PodPort, host_interface};
+use crate::desired::{Giver, PodAddress, PodPort, host_interface};
 use crate::netlink::NamespaceId;
 use ipnet::IpNet;
 use osier_cni::config::Attachment;
-use osier_model::{Mac, NetworkName, Node, PortKey};
-use std::collections::BTreeMap;
+use osier_compiler::DEFAULT_VNI;
+use osier_model::{Limits, Mac, NetworkName, Node, PortKey};
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,14 +24,17 @@ pub(super) struct Wish {
     pub(super) key: PortKey,
     pub(super) cni_network: String,
     pub(super) network: NetworkName,
+    pub(super) vni: u32,
+    pub(super) giver: Giver,
     pub(super) mac: Option<Mac>,
-    pub(super) requested: Vec<IpAddr>,
-    /// By another plugin: its name, and the addresses.
-    pub(super) given: Option<(String, Vec<IpAddr>)>,
+    pub(super) given: Given,
+    pub(super) routing: Routing,
     pub(super) netns: String,
     pub(super) netns_id: NamespaceId,
     pub(super) boot_id: String,
     pub(super) mtu: u16,
+    pub(super) limits: Limits,
+    pub(super) masquerade: Option<bool>,
 }
 
 /// See the module.
@@ -59,8 +64,8 @@ impl State {
     }
 
     pub(super) fn set_blocks(&mut self, blocks: &[IpNet]) {
-        let in_use: Vec<IpAddr> =
-            self.ports.values().flat_map(|port| port.addresses.iter().copied()).collect();
+        let ports = self.ports.values().filter(|port| port.in_default_network());
+        let in_use: Vec<IpAddr> = ports.flat_map(|port| port.ips()).collect();
         self.addresses.set_blocks(blocks, in_use);
         self.blocks = blocks.to_vec();
     }
@@ -93,16 +98,8 @@ impl State {
         wish: Wish,
         now: Duration,
     ) -> Result<Arc<PodPort>, AddressError> {
-        let (ipam, addresses) = match wish.given {
-            Some((name, addresses)) => {
-                for address in &addresses {
-                    self.addresses.adopt(*address);
-                }
-                (Some(name), addresses)
-            }
-            None => (None, self.addresses.allocate(&wish.requested, now)?),
-        };
-        let first = addresses.first().copied().ok_or(AddressError::NoBlock)?;
+        let addresses = self.give(&wish, now)?;
+        let first = addresses.first().ok_or(AddressError::NoBlock)?.address();
         let taken = |name: &str| self.ports.values().any(|port| port.host == name);
         let host = host_interface(&wish.attachment, taken);
         let tag = self.next_tag;
@@ -112,8 +109,10 @@ impl State {
             key: wish.key,
             cni_network: wish.cni_network,
             network: wish.network,
+            vni: wish.vni,
             host,
             mac: wish.mac.unwrap_or_else(|| Mac::of(first)),
+            routes: wish.routing.routes(&addresses),
             addresses,
             netns: wish.netns,
             netns_id: wish.netns_id,
@@ -121,10 +120,47 @@ impl State {
             ofport: self.take_ofport(),
             tag,
             mtu: wish.mtu,
-            ipam,
+            giver: wish.giver,
+            limits: wish.limits,
+            masquerade: wish.masquerade,
         });
         self.ports.insert(port.attachment.clone(), Arc::clone(&port));
         Ok(port)
+    }
+
+    fn give(&mut self, wish: &Wish, now: Duration) -> Result<Vec<PodAddress>, AddressError> {
+        match &wish.given {
+            Given::OfBlocks(requested) => {
+                let given = self.addresses.allocate(requested, now)?;
+                Ok(given.into_iter().map(|a| PodAddress::whole(a, self.gateway_for(a))).collect())
+            }
+            Given::These(links) if wish.vni == DEFAULT_VNI => {
+                let addresses: Vec<IpAddr> = links.iter().map(PodAddress::address).collect();
+                self.addresses.claim(&addresses, now)?;
+                let whole = |address| PodAddress::whole(address, self.gateway_for(address));
+                Ok(addresses.into_iter().map(whole).collect())
+            }
+            Given::These(links) => {
+                for address in links.iter().map(PodAddress::address) {
+                    let has = |port: &&Arc<PodPort>| {
+                        port.vni == wish.vni && port.ips().any(|other| other == address)
+                    };
+                    if let Some(port) = self.ports.values().find(has) {
+                        let port = port.key.to_string();
+                        return Err(AddressError::Taken { address, port });
+                    }
+                }
+                Ok(links.clone())
+            }
+        }
+    }
+
+    /// Addresses for which masquerading is not as usual.
+    pub(super) fn exceptions(&self, usual: bool) -> BTreeSet<IpAddr> {
+        let unusual = |port: &&Arc<PodPort>| {
+            port.in_default_network() && port.masquerade.is_some_and(|yes| yes != usual)
+        };
+        self.ports.values().filter(unusual).flat_map(|port| port.ips()).collect()
     }
 
     /// In turn, so that a number rests for long before it is used again.
@@ -145,8 +181,11 @@ impl State {
     }
 
     pub(super) fn remove(&mut self, attachment: &Attachment, now: Duration) {
-        if let Some(port) = self.ports.remove(attachment) {
-            self.addresses.release(&port.addresses, now);
+        if let Some(port) = self.ports.remove(attachment)
+            && port.in_default_network()
+        {
+            let addresses: Vec<IpAddr> = port.ips().collect();
+            self.addresses.release(&addresses, now);
         }
     }
 
@@ -167,13 +206,17 @@ mod tests {
             key: PortKey { device: device.parse().unwrap(), interface: "eth0".parse().unwrap() },
             cni_network: "net".into(),
             network: "pods".parse().unwrap(),
+            vni: DEFAULT_VNI,
+            giver: Giver::Node,
             mac: None,
-            requested: Vec::new(),
-            given: None,
+            given: Given::default(),
+            routing: Routing { default: true, ..Routing::default() },
             netns: "/x".into(),
             netns_id: NamespaceId { device: 1, inode: 2 },
             boot_id: "b".into(),
             mtu: 1400,
+            limits: Limits::default(),
+            masquerade: None,
         }
     }
 
@@ -189,7 +232,8 @@ mod tests {
         let a = first.reserve(wish("a", "n:a"), Duration::ZERO).unwrap();
         let b = first.reserve(wish("b", "n:b"), Duration::ZERO).unwrap();
         assert_ne!((a.ofport, a.tag, a.mac), (b.ofport, b.tag, b.mac));
-        assert_eq!(a.mac, Mac::of(a.addresses[0]));
+        assert_eq!(a.mac, Mac::of(a.addresses[0].address()));
+        assert_eq!(a.routes[0].via, a.addresses[0].gateway);
         let mut second = state(vec![(*b).clone()]);
         let c = second.reserve(wish("c", "n:c"), Duration::ZERO).unwrap();
         assert!(c.ofport > b.ofport && c.tag > b.tag && c.addresses != b.addresses);
@@ -218,9 +262,29 @@ mod tests {
         let a = state.reserve(wish("a", "n:a"), Duration::ZERO).unwrap();
         let b = state.reserve(wish("b", "n:b"), Duration::ZERO).unwrap();
         assert_eq!((a.ofport, b.ofport), (0xfe00, 16));
-        let addresses = vec!["172.16.0.9".parse().unwrap()];
-        let given = Wish { given: Some(("host-local".into(), addresses)), ..wish("c", "n:c") };
-        let c = state.reserve(given, Duration::ZERO).unwrap();
-        assert_eq!(state.gateway_for(c.addresses[0]), Some("10.1.1.1".parse().unwrap()));
+        let c = state.reserve(these("c", 1, "172.16.0.9"), Duration::ZERO).unwrap();
+        assert_eq!(c.addresses[0].gateway, Some("10.1.1.1".parse().unwrap()));
+        assert!(state.reserve(these("d", 1, "172.16.0.9"), Duration::ZERO).is_err());
+    }
+
+    fn these(container: &str, vni: u32, address: &str) -> Wish {
+        let given = Given::These(vec![PodAddress::whole(address.parse().unwrap(), None)]);
+        Wish { given, vni, ..wish(container, &format!("n:{container}")) }
+    }
+
+    #[test]
+    fn networks_have_their_own_addresses() {
+        let mut state = state(Vec::new());
+        let a = state.reserve(wish("a", "n:a"), Duration::ZERO).unwrap();
+        let same = a.addresses[0].address().to_string();
+        let b = state.reserve(these("b", 7, &same), Duration::ZERO).unwrap();
+        state.reserve(these("c", 8, &same), Duration::ZERO).unwrap();
+        let taken = state.reserve(these("d", 7, &same), Duration::ZERO).unwrap_err();
+        assert_eq!(taken.to_string(), format!("{same} is that of port n:b"));
+        // Those of others come and go without a trace in the node's blocks.
+        state.remove(&b.attachment, Duration::ZERO);
+        state.set_blocks(&["10.1.1.0/29".parse().unwrap()]);
+        assert!(state.addresses.allocate(&[a.addresses[0].address()], Duration::ZERO).is_err());
+        assert_eq!(state.addresses.used().next().unwrap().1, 1);
     }
 }

@@ -58,9 +58,9 @@ fn wrong_wishes_are_refused() {
     let mut pod = Pod::new(&lab, "a", &agent);
     for (member, value, code, said) in [
         ("bridge", "other0".into(), 7, "bridge other0"),
-        ("network", "blue".into(), 2, "blue"),
+        ("network", "blue".into(), 11, "no network blue"),
         ("runtimeConfig", serde_json::json!({"ips": ["192.0.2.1"]}), 101, "none of this node's"),
-        ("runtimeConfig", serde_json::json!({"bandwidth": {"ingressRate": 1}}), 2, "bandwidth"),
+        ("ovs", serde_json::json!({"vxlan": 42}), 11, "no network with VNI 42"),
     ] {
         pod.config[member] = value;
         let error = pod.fails("ADD");

@@ -1,7 +1,8 @@
 //! Nodes with an agent each, and pods made by the plugin.
 
-use osier_agent::AgentError;
 use osier_agent::config::Config;
+use osier_agent::metrics::Metrics;
+use osier_agent::{AgentError, Upstream};
 use osier_testbed::{Fabric, Family, Lab, Netns, Node, wait_until};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -55,6 +56,34 @@ pub(crate) fn view(fabric: &Fabric, length: u8) -> String {
     text
 }
 
+/// Two routers with the same addresses, and networks of theirs.
+pub(crate) const NETWORKS: &str = "\
+- { kind: router, name: red, vrf: 3 }
+- { kind: router, name: blue, vrf: 4 }
+- { kind: network, name: red-1, vni: 31, router: red, subnets: [
+    { cidr: 10.5.0.0/24, gateway: 10.5.0.1 }, { cidr: 'fd05::/64', gateway: 'fd05::1' }] }
+- { kind: network, name: red-2, vni: 32, router: red, subnets: [
+    { cidr: 10.6.0.0/24, gateway: 10.6.0.1 }] }
+- { kind: network, name: blue-1, vni: 41, router: blue, subnets: [
+    { cidr: 10.5.0.0/24, gateway: 10.5.0.1 }, { cidr: 'fd05::/64', gateway: 'fd05::1' }] }
+";
+
+/// A port of the view, with what else it has.
+pub(crate) fn port(pod: &str, interface: &str, network: &str, node: &str, rest: &str) -> String {
+    format!(
+        "- {{ kind: port, device: 'shop:{pod}', interface: {interface}, network: {network}, \
+         node: {node}, {rest} }}\n"
+    )
+}
+
+/// Replaces a node's view, under a running agent.
+pub(crate) fn rewrite_view(node: &Node, view: &str) {
+    let path = node.ovs().dir().join("view.yaml");
+    let beside = path.with_extension("new");
+    std::fs::write(&beside, view).unwrap();
+    std::fs::rename(beside, path).unwrap();
+}
+
 /// Writes a node's configuration and its view: the configuration's path.
 pub(crate) fn configure(node: &Node, view: &str) -> PathBuf {
     let directory = node.ovs().dir();
@@ -81,15 +110,38 @@ impl Agent {
     /// Starts it, and waits until it serves.
     pub(crate) fn start(node: &Node, view: &str) -> Self {
         let agent = Self::launch(node, view);
+        agent.wait();
+        agent
+    }
+
+    fn wait(&self) {
         wait_until("the agent's socket", PATIENCE, || {
-            assert!(!agent.thread.as_ref().unwrap().is_finished(), "the agent ended");
-            std::os::unix::net::UnixStream::connect(&agent.socket).map(drop)
+            assert!(!self.thread.as_ref().unwrap().is_finished(), "the agent ended");
+            std::os::unix::net::UnixStream::connect(&self.socket).map(drop)
         })
         .unwrap();
+    }
+
+    /// Starts it with a view and a controller of our own.
+    pub(crate) fn start_with(node: &Node, upstream: Upstream) -> Self {
+        let run = |config, stop| osier_agent::run_with(config, upstream, Metrics::default(), stop);
+        let agent = Self::run(node, "", run);
+        agent.wait();
         agent
     }
 
     pub(crate) fn launch(node: &Node, view: &str) -> Self {
+        Self::run(node, view, osier_agent::run)
+    }
+
+    fn run<F>(
+        node: &Node,
+        view: &str,
+        run: impl FnOnce(Config, watch::Receiver<bool>) -> F + Send + 'static,
+    ) -> Self
+    where
+        F: Future<Output = Result<(), AgentError>>,
+    {
         let config = Config::load(&configure(node, view)).unwrap();
         let socket = config.cni_socket.clone();
         let (stop, stopped) = watch::channel(false);
@@ -102,7 +154,7 @@ impl Agent {
                     .enable_all()
                     .build()
                     .unwrap();
-                runtime.block_on(osier_agent::run(config, stopped))
+                runtime.block_on(run(config, stopped))
             };
             netns.within(work).unwrap()
         });
@@ -138,6 +190,7 @@ pub(crate) struct Pod {
     pub(crate) netns: Netns,
     pub(crate) name: String,
     pub(crate) container: String,
+    pub(crate) ifname: String,
     pub(crate) config: Value,
 }
 
@@ -152,7 +205,17 @@ impl Pod {
             "cniVersion": "1.1.0", "name": "net", "type": "osier", "agentSocket": socket,
         });
         let container = format!("container-{name}");
-        Self { netns: lab.netns(name).unwrap(), name: name.to_owned(), container, config }
+        let (netns, name) = (lab.netns(name).unwrap(), name.to_owned());
+        Self { netns, name, container, ifname: "eth0".to_owned(), config }
+    }
+
+    /// The same pod by another interface, in a network of the view.
+    pub(crate) fn second(&self, ifname: &str, network: &str) -> Self {
+        let mut config = self.config.clone();
+        config["name"] = json!(network);
+        config["network"] = json!(network);
+        let (netns, name) = (self.netns.clone(), self.name.clone());
+        Self { netns, name, container: self.container.clone(), ifname: ifname.to_owned(), config }
     }
 
     pub(crate) fn path(&self) -> String {
@@ -176,7 +239,7 @@ impl Pod {
             .env("CNI_COMMAND", command)
             .env("CNI_CONTAINERID", &self.container)
             .env("CNI_NETNS", netns)
-            .env("CNI_IFNAME", "eth0")
+            .env("CNI_IFNAME", &self.ifname)
             .env("CNI_ARGS", args)
             .env("CNI_PATH", "/usr/lib/cni:/opt/cni/bin")
             .stdin(Stdio::piped())

@@ -154,6 +154,9 @@ pub struct NetworkConfig {
     pub mtu: Option<u16>,
     /// `isDefaultGateway`: whether the default route leads here; unsaid, as address management has it.
     pub default_route: Option<bool>,
+    /// `isGateway`: whether routes to what the network's router reaches lead here; unsaid, if there
+    /// is no other way to talk.
+    pub gateway_routes: Option<bool>,
     /// `forceAddress`: a repeated ADD may change the addresses that the first one gave.
     pub force_address: bool,
     /// `ipMasq`: source NAT towards the outside; unsaid, as the agent is configured.
@@ -191,6 +194,7 @@ impl NetworkConfig {
             // 68 is the least that RFC 791 lets a link have.
             mtu: config.number("mtu", 68..=65535)?.and_then(|n| u16::try_from(n).ok()),
             default_route: config.flag("isDefaultGateway")?,
+            gateway_routes: config.flag("isGateway")?,
             force_address: config.flag("forceAddress")?.unwrap_or(false),
             masquerade: config.flag("ipMasq")?,
             hairpin: config.flag("hairpinMode")?,

@@ -1,0 +1,58 @@
+//! Our nftables table: what leaves the cluster gets the machine's address, or does not.
+//!
+//! The table is made anew as a whole, in one transaction, whenever something in it changes; what
+//! connections have was decided at their first packet, and stays.
+
+use crate::gateway::{self, GatewayError};
+use ipnet::IpNet;
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::sync::Arc;
+use tokio::sync::Mutex;
+
+/// The table; a cheap handle.
+#[derive(Debug, Clone)]
+pub struct Firewall(Arc<Mutex<Table>>);
+
+#[derive(Debug, Default)]
+struct Table {
+    masquerade: bool,
+    pods: Vec<IpNet>,
+    exceptions: BTreeSet<IpAddr>,
+}
+
+// === impl Firewall ===
+
+impl Firewall {
+    /// A table that is not there yet; `masquerade` is the rule.
+    pub fn new(masquerade: bool) -> Self {
+        Self(Arc::new(Mutex::new(Table { masquerade, ..Table::default() })))
+    }
+
+    /// Pods have addresses of these.
+    pub(crate) async fn set_pods(&self, pods: Vec<IpNet>) -> Result<(), GatewayError> {
+        let mut table = self.0.lock().await;
+        table.pods = pods;
+        table.apply().await
+    }
+
+    /// For pods with these addresses the rule does not hold.
+    pub(crate) async fn set_exceptions(
+        &self,
+        exceptions: BTreeSet<IpAddr>,
+    ) -> Result<(), GatewayError> {
+        let mut table = self.0.lock().await;
+        if table.exceptions == exceptions {
+            return Ok(());
+        }
+        table.exceptions = exceptions;
+        table.apply().await
+    }
+}
+
+impl Table {
+    async fn apply(&self) -> Result<(), GatewayError> {
+        let script = gateway::nft_script(&self.pods, self.masquerade, &self.exceptions);
+        gateway::apply_nft(&script).await
+    }
+}
