@@ -1,18 +1,16 @@
 //! What we compile, on real switches: three nodes, pods of both families, a bridged network whose
 //! addresses are the default network's again, and a pod that lies.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a panic is the report")]
+#![allow(unreachable_pub, reason = "modules that tests share")]
 
-use osier_compiler::{Attachment, Compiler, LocalPorts, Plan};
+mod real_switch;
+
+use osier_compiler::{Attachment, Compiler, LocalPorts};
 use osier_model::{
     Change, Fabric as Cluster, Identity, Limits, Mac, Network, NetworkName, Node as ModelNode,
     NodeName, Object, Port, PortKey, Reach, Router, RouterName, Subnet, Tunnel, Vni, VrfId,
 };
-use osier_openflow::flow::FlowMod;
-use osier_openflow::group::{BUCKET_ALL, GroupCommand, GroupMod};
-use osier_openflow::message::{BundleFlags, Message, TlvCommand, TlvTableMod};
-use osier_openflow::meter::MeterMod;
 use osier_openflow::port_no::PortNo;
-use osier_openflow::session::{Endpoint as Remote, Options, Session};
 use osier_testbed::{
     Endpoint, EndpointConfig, Fabric, Family, Lab, MacAddr, Netns, Node, Tunnel as Kind, traffic,
 };
@@ -186,29 +184,7 @@ async fn program(node: &Node, n: u8, objects: &[Object], tunnel: Tunnel) {
             Attachment { ofport: PortNo(pod.ofport.into()), tag: pod.ofport.into(), mtu: None };
         compiler.attach(pod.key, at).unwrap();
     }
-    let endpoint: Remote =
-        format!("unix:{}", node.ovs().mgmt_socket("br-int").display()).parse().unwrap();
-    let (session, _events) = Session::connect(&endpoint, Options::default()).await.unwrap();
-    let mut messages = Vec::new();
-    let mut tlvs = Vec::new();
-    // No bundle takes meters.
-    let mut first = Vec::new();
-    let mut flows = Vec::new();
-    for compiled in compiler.all().unwrap() {
-        let Plan { tlvs: options, meters, groups, flows: more } = compiled.plan;
-        tlvs.extend(options);
-        first.extend(meters.into_iter().map(|m| Message::MeterMod(MeterMod::add(m))));
-        let add = |group| GroupMod { command: GroupCommand::Add, group, bucket: BUCKET_ALL };
-        messages.extend(groups.into_iter().map(|g| Message::GroupMod(add(g))));
-        flows.extend(more.into_iter().map(|f| Message::FlowMod(FlowMod::add(f))));
-    }
-    if !tlvs.is_empty() {
-        let command = TlvCommand::Add;
-        session.batch([Message::TlvTableMod(TlvTableMod { command, maps: tlvs })]).await.unwrap();
-    }
-    session.batch(first).await.unwrap();
-    messages.extend(flows);
-    session.bundle(BundleFlags::ATOMIC | BundleFlags::ORDERED, &messages).await.unwrap();
+    real_switch::program(node.ovs(), Node::INTEGRATION, &compiler).await;
 }
 
 /// Whether pings come back. Loss is for other tests: the userspace datapath drops what it must

@@ -3,55 +3,15 @@
 //!
 //! `OSIER_GOLDEN=write cargo test -p osier-compiler --test golden` writes them anew.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a panic is the report")]
+#![allow(unreachable_pub, reason = "modules that tests share")]
 
-use osier_compiler::{Attachment, Compiler, LocalPorts};
-use osier_model::{Change, Fabric, NodeName, Object, PortKey};
+mod scenario;
+
+use osier_compiler::Compiler;
 use osier_openflow::flow::Flow;
-use osier_openflow::port_no::PortNo;
-use serde::Deserialize;
+use scenario::Scenario;
 use std::fmt::Write;
 use std::path::Path;
-
-#[derive(Deserialize)]
-struct Scenario {
-    node: NodeName,
-    fabric: Fabric,
-    local: Local,
-    objects: Vec<Object>,
-    attachments: Vec<Attached>,
-}
-
-#[derive(Deserialize)]
-struct Local {
-    tunnel: u32,
-    gateway: u32,
-    tunnel_mtu: Option<u16>,
-}
-
-#[derive(Deserialize)]
-struct Attached {
-    #[serde(flatten)]
-    key: PortKey,
-    ofport: u32,
-    tag: u32,
-    mtu: Option<u16>,
-}
-
-fn compiler(scenario: Scenario) -> Compiler {
-    let local = LocalPorts {
-        gateway: PortNo(scenario.local.gateway),
-        tunnel: PortNo(scenario.local.tunnel),
-        tunnel_mtu: scenario.local.tunnel_mtu,
-    };
-    let mut compiler = Compiler::new(scenario.node, scenario.fabric, local);
-    for object in scenario.objects {
-        compiler.apply(Change::Put(object)).unwrap();
-    }
-    for Attached { key, ofport, tag, mtu } in scenario.attachments {
-        compiler.attach(key, Attachment { ofport: PortNo(ofport), tag, mtu }).unwrap();
-    }
-    compiler
-}
 
 /// What becomes of a model, as text: flows by owner, tables by name.
 #[derive(Default)]
@@ -106,17 +66,14 @@ fn compare(file: &Path, now: &str) {
 
 #[test]
 fn scenarios() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scenarios");
     let mut count = 0;
-    for scenario in std::fs::read_dir(folder).unwrap() {
-        let scenario = scenario.unwrap().path();
-        let text = std::fs::read_to_string(scenario.join("model.yaml")).unwrap();
-        let parsed: Scenario =
-            serde_saphyr::from_str(&text).unwrap_or_else(|e| panic!("{}: {e}", scenario.display()));
-        let node = parsed.node.clone();
-        let Rendered { flows, groups, meters } = render(&compiler(parsed));
+    for folder in std::fs::read_dir(scenario::folder()).unwrap() {
+        let folder = folder.unwrap().path();
+        let scenario = Scenario::read(&folder);
+        assert!(!scenario.attachments.is_empty(), "{} has no port", folder.display());
+        let Rendered { flows, groups, meters } = render(&scenario.compiler());
         for (kind, text) in [("flows", flows), ("groups", groups), ("meters", meters)] {
-            compare(&scenario.join(format!("{node}.{kind}")), &text);
+            compare(&folder.join(format!("{}.{kind}", scenario.node)), &text);
         }
         count += 1;
     }

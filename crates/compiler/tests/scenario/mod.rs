@@ -1,0 +1,58 @@
+//! A model in YAML: what a node knows, and where its ports are.
+
+use osier_compiler::{Attachment, Compiler, LocalPorts};
+use osier_model::{Change, Fabric, NodeName, Object, PortKey};
+use osier_openflow::port_no::PortNo;
+use serde::Deserialize;
+use std::path::{Path, PathBuf};
+
+#[derive(Deserialize)]
+pub struct Scenario {
+    pub node: NodeName,
+    fabric: Fabric,
+    local: Local,
+    objects: Vec<Object>,
+    pub attachments: Vec<Attached>,
+}
+
+#[derive(Deserialize)]
+struct Local {
+    tunnel: u32,
+    gateway: u32,
+    tunnel_mtu: Option<u16>,
+}
+
+#[derive(Deserialize, Clone)]
+pub struct Attached {
+    #[serde(flatten)]
+    pub key: PortKey,
+    pub ofport: u32,
+    tag: u32,
+    mtu: Option<u16>,
+}
+
+/// Where scenarios are.
+pub fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scenarios")
+}
+
+impl Scenario {
+    /// The one in this folder.
+    pub fn read(folder: &Path) -> Self {
+        let text = std::fs::read_to_string(folder.join("model.yaml")).unwrap();
+        serde_saphyr::from_str(&text).unwrap_or_else(|e| panic!("{}: {e}", folder.display()))
+    }
+
+    pub fn compiler(&self) -> Compiler {
+        let Local { tunnel, gateway, tunnel_mtu } = self.local;
+        let local = LocalPorts { gateway: PortNo(gateway), tunnel: PortNo(tunnel), tunnel_mtu };
+        let mut compiler = Compiler::new(self.node.clone(), self.fabric.clone(), local);
+        for object in &self.objects {
+            compiler.apply(Change::Put(object.clone())).unwrap();
+        }
+        for Attached { key, ofport, tag, mtu } in self.attachments.iter().cloned() {
+            compiler.attach(key, Attachment { ofport: PortNo(ofport), tag, mtu }).unwrap();
+        }
+        compiler
+    }
+}
