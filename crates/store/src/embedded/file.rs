@@ -205,3 +205,51 @@ fn failed(path: &Path, source: impl Into<redb::Error>) -> OpenError {
 fn not_a_store(path: &Path, source: Option<redb::Error>) -> OpenError {
     OpenError::NotAStore { path: path.to_owned(), source: source.map(Box::new) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use redb::{ReadableTable, TableDefinition};
+
+    const NEW: TableDefinition<'static, &str, &str> = TableDefinition::new("new");
+
+    fn to_two(write: &WriteTransaction) -> Result<(), redb::Error> {
+        write.open_table(NEW)?.insert("made", "by step 1")?;
+        Ok(())
+    }
+
+    fn to_three(write: &WriteTransaction) -> Result<(), redb::Error> {
+        let mut table = write.open_table(NEW)?;
+        let made = table.get("made")?.map(|v| v.value().to_owned()).unwrap_or_default();
+        table.insert("made", format!("{made} and 2").as_str())?;
+        Ok(())
+    }
+
+    fn fails(_: &WriteTransaction) -> Result<(), redb::Error> {
+        Err(io::Error::other("no").into())
+    }
+
+    fn opening(format: u64, migrations: &'static [Migration]) -> Opening {
+        Opening { cache: 1 << 20, format, migrations }
+    }
+
+    #[test]
+    fn an_older_file_goes_through_every_step_once_and_whole() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let path = folder.path().join("store");
+        let fixture = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/format-1.redb");
+        std::fs::copy(fixture, &path).unwrap();
+        let error = opening(3, &[to_two, fails]).open(&path).unwrap_err();
+        assert!(matches!(error, OpenError::Failed { .. }), "{error:?}");
+        drop(opening(1, &[]).open(&path).unwrap());
+        for _ in 0..2 {
+            let (database, _) = opening(3, &[to_two, to_three]).open(&path).unwrap();
+            let read = database.begin_read().unwrap();
+            let made = read.open_table(NEW).unwrap().get("made").unwrap().unwrap();
+            assert_eq!(made.value(), "by step 1 and 2");
+            assert_eq!(format_of(&database).unwrap(), Some(3));
+        }
+        let error = opening(2, &[to_two]).open(&path).unwrap_err();
+        assert!(matches!(error, OpenError::Newer { found: 3, known: 2, .. }), "{error:?}");
+    }
+}
