@@ -21,7 +21,7 @@ use crate::controller::Controller;
 use crate::desired::{PodPort, host_interface};
 use crate::firewall::Firewall;
 use crate::metrics::Metrics;
-use crate::netlink::{self, Namespace};
+use crate::netlink::{self, Namespace, NetlinkError};
 use crate::switch::Switch;
 use give::limits;
 use grant::Target;
@@ -317,7 +317,10 @@ impl Ports {
             return damaged(format!("{} is another namespace now", port.netns));
         }
         let name = &port.attachment.ifname;
-        let found = netlink::inspect(&namespace, name.clone()).await??;
+        let found = match netlink::inspect(&namespace, name.clone()).await? {
+            Err(error @ NetlinkError::NoInterface(_)) => return damaged(error.to_string()),
+            found => found?,
+        };
         if !found.up || found.mac != Some(port.mac) {
             return damaged(format!("{name} is down or has another Ethernet address"));
         }
