@@ -3,8 +3,8 @@
 //! cluster, and each is outside.
 
 use crate::cluster::{Addressing, Cluster};
-use crate::lab::{PATIENCE, Pod, addresses};
-use crate::talk::{self, Echo};
+use crate::lab::{NETWORKS, PATIENCE, Pod, addresses, port};
+use crate::talk::{self, Answer, Echo};
 use osier_testbed::traffic::Capture;
 use osier_testbed::{Netns, wait_until};
 use std::collections::BTreeSet;
@@ -29,7 +29,12 @@ struct Party {
     /// The node that it is on, or is.
     node: Option<usize>,
     role: Role,
+    /// The router that it is behind: those of different routers do not meet.
+    realm: &'static str,
 }
+
+/// The router of pods that nobody said anything about.
+const DEFAULT: &str = "default";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Role {
@@ -72,23 +77,54 @@ fn everybody_talks_over_both() {
 fn everybody_talks(addressing: Addressing) {
     let cluster = Cluster::start(addressing, NODES);
     let pods = pods(&cluster);
-    let mtu = mtu(&pods[0].0);
+    let mtu = mtu(&pods[0].0.netns);
     let parties = parties(&cluster, pods);
-    let _echoes: Vec<Echo> =
-        parties.iter().map(|party| Echo::start(&party.netns, &party.addresses)).collect();
     let outside = &parties[parties.len() - 1];
     let heard = Capture::start(&outside.netns, "eth0", "icmp or icmp6 or udp or tcp").unwrap();
+    all_talk(addressing, &parties, mtu);
+    nothing_of_the_inside_is_heard(&heard);
+}
+
+/// Lets all of them talk, and reports who could not.
+fn all_talk(addressing: Addressing, parties: &[Party], mtu: usize) {
+    let echo = |party: &Party| Echo::start(&party.name, &party.netns, &party.addresses);
+    let _echoes: Vec<Echo> = parties.iter().map(echo).collect();
     let results: Vec<(&Party, Vec<Failure>)> = std::thread::scope(|scope| {
-        let talk = |from| {
-            let parties = &parties;
-            (from, scope.spawn(move || talks(addressing, from, parties, mtu)))
-        };
+        let talk = |from| (from, scope.spawn(move || talks(addressing, from, parties, mtu)));
         let talks: Vec<_> = parties.iter().map(talk).collect();
         talks.into_iter().map(|(from, failures)| (from, failures.join().unwrap())).collect()
     });
     let failed = results.iter().any(|(_, failures)| !failures.is_empty());
-    assert!(!failed, "{addressing:?}, pods' MTU {mtu}\n{}", report(&parties, &results));
-    nothing_of_the_inside_is_heard(&heard);
+    assert!(!failed, "{addressing:?}, pods' MTU {mtu}\n{}", report(parties, &results));
+}
+
+/// Two routers that know nothing of each other, with the same networks and addresses.
+#[test]
+fn the_same_addresses_behind_two_routers_at_once() {
+    let places = || {
+        let places = ["red", "blue"].map(|realm| (0..NODES).map(move |node| (realm, node)));
+        places.into_iter().flatten().flat_map(|place| [(place, 1), (place, 2)])
+    };
+    let cluster = Cluster::start_with(Addressing::Dual, NODES, |view| {
+        places().fold(view + NETWORKS, |view, ((realm, node), n)| {
+            let (name, network, on) =
+                (format!("{realm}{node}{n}"), format!("{realm}-1"), format!("n{}", node + 1));
+            let host = 10 * (node + 1) + n;
+            let mac = format!("02:00:00:00:00:{host}");
+            let rest = format!("mac: '{mac}', addresses: [10.5.0.{host}, 'fd05::{host}']");
+            view + &port(&name, "eth0", &network, &on, &rest)
+        })
+    });
+    let party = |((realm, node), n): ((&'static str, u8), u8)| {
+        let pod = cluster.pod(node.into(), &format!("{realm}{node}{n}"));
+        let addresses = addresses(&pod.add());
+        let (name, netns) = (pod.name, pod.netns);
+        Party { name, netns, addresses, node: Some(node.into()), role: Role::Pod, realm }
+    };
+    let parties: Vec<Party> = places().map(party).collect();
+    let all: BTreeSet<&IpAddr> = parties.iter().flat_map(|party| &party.addresses).collect();
+    assert_eq!(all.len(), parties.len(), "two addresses each, and each of two");
+    all_talk(Addressing::Dual, &parties, mtu(&parties[0].netns));
 }
 
 /// Attaches pods to each node.
@@ -104,8 +140,8 @@ fn pods(cluster: &Cluster) -> Vec<(Pod, Vec<IpAddr>, usize)> {
     pods
 }
 
-fn mtu(pod: &Pod) -> usize {
-    let shown = pod.netns.ip("link show eth0").unwrap();
+fn mtu(pod: &Netns) -> usize {
+    let shown = pod.ip("link show eth0").unwrap();
     shown.split("mtu ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap()
 }
 
@@ -117,6 +153,7 @@ fn parties(cluster: &Cluster, pods: Vec<(Pod, Vec<IpAddr>, usize)>) -> Vec<Party
         addresses,
         node: Some(node),
         role: Role::Pod,
+        realm: DEFAULT,
     });
     let nodes = (1..).zip(cluster.fabric.nodes()).enumerate().map(|(index, (n, node))| Party {
         name: node.name().to_owned(),
@@ -124,6 +161,7 @@ fn parties(cluster: &Cluster, pods: Vec<(Pod, Vec<IpAddr>, usize)>) -> Vec<Party
         addresses: own(addressing, n),
         node: Some(index),
         role: Role::Node,
+        realm: DEFAULT,
     });
     pods.chain(nodes).chain([outside(cluster)]).collect()
 }
@@ -151,13 +189,14 @@ fn outside(cluster: &Cluster) -> Party {
     netns.run(&["ethtool", "-K", "eth0", "tx", "off"]).unwrap();
     netns.ip("link set eth0 up").unwrap();
     let addresses = addresses.into_iter().map(|(address, _)| address).collect();
-    Party { name: "outside".to_owned(), netns, addresses, node: None, role: Role::Outside }
+    let name = "outside".to_owned();
+    Party { name, netns, addresses, node: None, role: Role::Outside, realm: DEFAULT }
 }
 
 /// All that one of them has to say.
 fn talks(addressing: Addressing, from: &Party, parties: &[Party], mtu: usize) -> Vec<Failure> {
     let meant = |to: &&Party| match (from.role, to.role) {
-        (Role::Pod, _) => to.name != from.name,
+        (Role::Pod, _) => to.name != from.name && to.realm == from.realm,
         (Role::Node, Role::Pod) => true,
         _ => false,
     };
@@ -166,7 +205,7 @@ fn talks(addressing: Addressing, from: &Party, parties: &[Party], mtu: usize) ->
         for address in &to.addresses {
             let expected = seen_as(addressing, from, to, *address);
             for check in CHECKS {
-                if let Err(why) = try_once(from, *address, check.0, mtu, &expected) {
+                if let Err(why) = try_once(from, (to, *address), check.0, mtu, &expected) {
                     failures.push(Failure { to: *address, check, why });
                 }
             }
@@ -190,17 +229,17 @@ fn seen_as(addressing: Addressing, from: &Party, to: &Party, address: IpAddr) ->
 
 fn try_once(
     from: &Party,
-    to: IpAddr,
+    (party, to): (&Party, IpAddr),
     check: char,
     mtu: usize,
     expected: &[IpAddr],
 ) -> Result<(), String> {
     // IP's header, and that of UDP or ICMP.
     let headers = if to.is_ipv4() { 20 + 8 } else { 40 + 8 };
-    let socket = |talk: &(dyn Fn() -> io::Result<IpAddr> + Sync)| {
-        let seen = from.netns.within(talk).unwrap().map_err(|error| error.to_string())?;
-        let message = || format!("it was seen as {seen}, which is none of {expected:?}");
-        expected.contains(&seen).then_some(()).ok_or_else(message)
+    let socket = |talk: &(dyn Fn() -> io::Result<Answer> + Sync)| {
+        let (name, seen) = from.netns.within(talk).unwrap().map_err(|error| error.to_string())?;
+        let message = || format!("{name} answered and saw {seen}, which is none of {expected:?}");
+        (name == party.name && expected.contains(&seen)).then_some(()).ok_or_else(message)
     };
     match check {
         'p' => ping(&from.netns, to, &["-M", "do"], mtu - headers),
@@ -238,7 +277,9 @@ fn report(parties: &[Party], results: &[(&Party, Vec<Failure>)]) -> String {
     for (from, failures) in results {
         write!(text, "\n{:>8}", from.name).unwrap();
         for to in parties {
-            let to_them = failures.iter().filter(|failure| to.addresses.contains(&failure.to));
+            let to_them = failures
+                .iter()
+                .filter(|failure| to.realm == from.realm && to.addresses.contains(&failure.to));
             let cell: String = to_them.map(|failure| failure.check.0).collect();
             write!(text, " {:>10}", if cell.is_empty() { "." } else { &cell }).unwrap();
         }

@@ -1,5 +1,5 @@
-//! Conversations over plain sockets. Who answers says whom it saw, so that a translated address
-//! does not go unseen.
+//! Conversations over plain sockets. Who answers says its name and whom it saw, so that neither a
+//! translated address nor another one with the same address goes unseen.
 
 use osier_testbed::Netns;
 use std::hash::{DefaultHasher, Hasher};
@@ -25,18 +25,18 @@ pub(crate) struct Echo {
 }
 
 impl Echo {
-    pub(crate) fn start(netns: &Netns, addresses: &[IpAddr]) -> Self {
+    pub(crate) fn start(name: &str, netns: &Netns, addresses: &[IpAddr]) -> Self {
         let mut echo = Self { stop: Arc::default(), threads: Vec::new() };
         for address in addresses {
             let address = SocketAddr::new(*address, PORT);
             let tcp = netns.tcp_listen(address).unwrap();
             tcp.set_nonblocking(true).unwrap();
-            let stop = Arc::clone(&echo.stop);
-            echo.threads.push(spawn(move || accept(&tcp, &stop)));
+            let (stop, own) = (Arc::clone(&echo.stop), name.to_owned());
+            echo.threads.push(spawn(move || accept(&tcp, &own, &stop)));
             let udp = netns.udp_bind(address).unwrap();
             udp.set_read_timeout(Some(BREATH)).unwrap();
-            let stop = Arc::clone(&echo.stop);
-            echo.threads.push(spawn(move || answer(&udp, &stop)));
+            let (stop, own) = (Arc::clone(&echo.stop), name.to_owned());
+            echo.threads.push(spawn(move || answer(&udp, &own, &stop)));
         }
         echo
     }
@@ -50,40 +50,46 @@ impl Drop for Echo {
     }
 }
 
-fn accept(listener: &TcpListener, stop: &AtomicBool) {
+fn accept(listener: &TcpListener, name: &str, stop: &AtomicBool) {
     while !stop.load(Ordering::Relaxed) {
         match listener.accept() {
-            // A peer that goes away in the middle knows it best.
-            Ok((stream, peer)) => drop(spawn(move || judge(stream, peer.ip()))),
+            Ok((stream, peer)) => {
+                let seen = format!("{name} {}", peer.ip());
+                // A peer that goes away in the middle knows it best.
+                drop(spawn(move || judge(stream, &seen)));
+            }
             Err(_) => sleep(BREATH),
         }
     }
 }
 
 /// Reads all that comes, then says from whom it was and what it amounts to.
-fn judge(mut stream: TcpStream, peer: IpAddr) -> io::Result<()> {
+fn judge(mut stream: TcpStream, seen: &str) -> io::Result<()> {
     stream.set_nonblocking(false)?;
     stream.set_read_timeout(Some(TIMEOUT))?;
     let mut received = Vec::new();
     stream.read_to_end(&mut received)?;
-    stream.write_all(format!("{peer} {:x}", digest(&received)).as_bytes())
+    stream.write_all(format!("{seen} {:x}", digest(&received)).as_bytes())
 }
 
-/// Sends datagrams back, with whom they came from in front.
-fn answer(socket: &UdpSocket, stop: &AtomicBool) {
+/// Sends datagrams back, with who answers and whom they came from in front.
+fn answer(socket: &UdpSocket, name: &str, stop: &AtomicBool) {
     let mut buffer = vec![0; 1 << 16];
     while !stop.load(Ordering::Relaxed) {
         let Ok((length, peer)) = socket.recv_from(&mut buffer) else { continue };
-        let seen = format!("{}\n", peer.ip());
+        let seen = format!("{name} {}\n", peer.ip());
         buffer[..seen.len()].copy_from_slice(seen.as_bytes());
         // What does not arrive is asked for again.
         let _ = socket.send_to(&buffer[..length], peer);
     }
 }
 
-/// Sends `size` bytes over TCP: the address that the other side saw, if all arrived as it was.
-/// For a thread in a namespace.
-pub(crate) fn tcp(to: IpAddr, size: usize) -> io::Result<IpAddr> {
+/// What who answered says: its own name, and the address that it saw.
+pub(crate) type Answer = (String, IpAddr);
+
+/// Sends `size` bytes over TCP: what is answered, if all arrived as it was. For a thread in a
+/// namespace.
+pub(crate) fn tcp(to: IpAddr, size: usize) -> io::Result<Answer> {
     let sent = bytes(size);
     let mut stream = TcpStream::connect_timeout(&SocketAddr::new(to, PORT), TIMEOUT)?;
     stream.set_read_timeout(Some(TIMEOUT))?;
@@ -92,15 +98,15 @@ pub(crate) fn tcp(to: IpAddr, size: usize) -> io::Result<IpAddr> {
     stream.shutdown(Shutdown::Write)?;
     let mut said = String::new();
     stream.read_to_string(&mut said)?;
-    match said.split_once(' ') {
+    match said.rsplit_once(' ') {
         Some((peer, arrived)) if arrived == format!("{:x}", digest(&sent)) => parse(peer),
         _ => Err(odd(format!("{size} bytes were sent, and it was said: {said:?}"))),
     }
 }
 
-/// Sends a datagram of `size` bytes and waits for it to come back: the address that the other side
-/// saw. For a thread in a namespace.
-pub(crate) fn udp(to: IpAddr, size: usize) -> io::Result<IpAddr> {
+/// Sends a datagram of `size` bytes and waits for it to come back: what is answered. For a thread
+/// in a namespace.
+pub(crate) fn udp(to: IpAddr, size: usize) -> io::Result<Answer> {
     let any = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
     let socket = UdpSocket::bind(any)?;
     socket.connect(SocketAddr::new(to, PORT))?;
@@ -125,8 +131,10 @@ pub(crate) fn udp(to: IpAddr, size: usize) -> io::Result<IpAddr> {
     Err(last)
 }
 
-fn parse(peer: &str) -> io::Result<IpAddr> {
-    peer.parse().map_err(|_| odd(format!("{peer:?} is no address")))
+fn parse(seen: &str) -> io::Result<Answer> {
+    let parts = seen.split_once(' ').and_then(|(name, peer)| Some((name, peer.parse().ok()?)));
+    let (name, peer) = parts.ok_or_else(|| odd(format!("{seen:?} is no name and address")))?;
+    Ok((name.to_owned(), peer))
 }
 
 fn odd(what: String) -> io::Error {
