@@ -20,6 +20,16 @@ pub(crate) fn before<'a>(query: &Query, changes: impl Iterator<Item = &'a Change
     before
 }
 
+/// Bytes of values after which a page ends, however many it may have.
+const PAGE_BYTES: usize = 16 << 20;
+
+/// A page that is being filled.
+struct Filling {
+    limit: usize,
+    bytes: usize,
+    page: Page,
+}
+
 /// A page of what is there now, less what changed since. `current` begins where the query does, in
 /// order of keys, and ends with the prefix.
 pub(crate) fn page<E>(
@@ -28,26 +38,39 @@ pub(crate) fn page<E>(
     current: impl Iterator<Item = Result<(Key, Entry), E>>,
     before: Before,
 ) -> Result<Page, E> {
-    let mut entries = Vec::new();
+    let page = Page { position, entries: Vec::new(), more: false };
+    let mut filling = Filling { limit: query.limit.max(1), bytes: 0, page };
     let mut before = before.into_iter().peekable();
-    let is_full = |entries: &Vec<_>| entries.len() > query.limit;
     for document in current {
-        if is_full(&entries) {
-            break;
-        }
         let (key, entry) = document?;
         while let Some((gone, was)) = before.next_if(|(k, _)| *k < key) {
-            entries.extend(was.map(|was| (gone, was)));
+            filling.add(gone, was);
         }
         match before.next_if(|(k, _)| *k == key) {
-            Some((key, was)) => entries.extend(was.map(|was| (key, was))),
-            None => entries.push((key, entry)),
+            Some((key, was)) => filling.add(key, was),
+            None => filling.add(key, Some(entry)),
+        }
+        if filling.page.more {
+            return Ok(filling.page);
         }
     }
-    if !is_full(&entries) {
-        entries.extend(before.filter_map(|(key, was)| Some((key, was?))));
+    for (key, was) in before {
+        filling.add(key, was);
     }
-    let more = is_full(&entries);
-    entries.truncate(query.limit);
-    Ok(Page { position, entries, more })
+    Ok(filling.page)
+}
+
+// === impl Filling ===
+
+impl Filling {
+    /// Adds a document if there was one; one that does not fit is for the next page.
+    fn add(&mut self, key: Key, entry: Option<Entry>) {
+        let Some(entry) = entry else { return };
+        let is_full = self.page.entries.len() >= self.limit || self.bytes >= PAGE_BYTES;
+        self.page.more |= is_full;
+        if !self.page.more {
+            self.bytes += entry.value.len();
+            self.page.entries.push((key, entry));
+        }
+    }
 }

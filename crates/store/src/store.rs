@@ -65,7 +65,7 @@ pub struct Query {
     pub prefix: String,
     /// Only those behind this key: where the last page ended.
     pub after: Option<Key>,
-    /// How many at most.
+    /// How many at most; a page may have fewer, for large documents.
     pub limit: usize,
     /// As they were then: where the first page was read, so that all pages fit together.
     pub at: Option<Position>,

@@ -17,7 +17,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 const KEEP: u64 = 20;
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 fn key(key: &str) -> Key {
     Key::new(key).unwrap()
@@ -151,6 +151,23 @@ fn pages_fit_together_whatever_happens_between_them() {
                 pages.iter().flat_map(|p| &p.entries).map(|(k, _)| k.to_string()).collect();
             assert_eq!(all, ["k/0", "k/1", "k/2", "k/3", "k/4"], "{name}");
             assert!(pages.iter().flat_map(|p| &p.entries).all(|(_, e)| e.value == "old"));
+        }
+    });
+}
+
+#[test]
+fn large_documents_make_short_pages() {
+    run(async {
+        for (name, store, _folder) in stores() {
+            for i in 0..18 {
+                let large = vec![b'x'; Transaction::MAX_VALUE];
+                store.commit(Transaction::new().put(key(&format!("{i:02}")), large)).await.unwrap();
+            }
+            let query = Query::under("");
+            let first = store.list(query.clone()).await.unwrap();
+            assert!(first.more && first.entries.len() == 16, "{name}");
+            let second = store.list(query.behind(&first)).await.unwrap();
+            assert!(!second.more && second.entries.len() == 2, "{name}");
         }
     });
 }
