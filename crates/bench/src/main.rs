@@ -3,11 +3,16 @@
 //! Standard output holds one line a figure and nothing else; how it came about is on standard
 //! error. A new subject is a module with a [`Suite`] and a line in [`SUITES`].
 
+mod cni;
 mod figure;
+mod growth;
 mod measure;
+mod node;
 mod openflow;
 mod ovsdb;
+mod path;
 mod restore;
+mod runtime;
 mod southbound;
 mod switch;
 mod workload;
@@ -21,7 +26,8 @@ const USAGE: &str = "usage: osier-bench list
        osier-bench run [--rounds N] [--strict] [NAME...]
 
 run measures the figures named, or all of them, and prints each as
-NAME ratio=OURS/RIVAL goal<=GOAL ours=TIME rival=TIME.
+NAME ratio=OURS/RIVAL goal<=GOAL ours=… rival=…;
+of what is gained, not spent, the goal is a least: goal>=GOAL.
   --rounds N  how often both are measured; the medians count (default 5)
   --strict    exit with 1 if a goal is missed";
 
@@ -33,6 +39,12 @@ const SUITES: &[Suite] = &[
     southbound::RESYNC,
     southbound::CHANGE,
     restore::RESTORED,
+    cni::ADD,
+    cni::ADD_32,
+    growth::ADD_GROWTH,
+    growth::AGENT_MEMORY,
+    path::WITHIN,
+    path::BETWEEN,
 ];
 
 /// Figures that one measurement yields together.
@@ -74,7 +86,7 @@ fn goals() -> impl Iterator<Item = &'static Goal> {
 fn list() -> Result<()> {
     let width = goals().map(|goal| goal.name.len()).max().unwrap_or(0);
     goals().try_for_each(|goal| {
-        print(&format!("{:width$}  goal<={:?}  {}", goal.name, goal.at_most, goal.about))
+        print(&format!("{:width$}  goal{}  {}", goal.name, goal.wanted, goal.about))
     })
 }
 

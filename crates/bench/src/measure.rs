@@ -7,6 +7,7 @@
 use anyhow::{Context, Result, ensure};
 use nix::sys::resource::{Usage, UsageWho, getrusage};
 use nix::sys::time::TimeVal;
+use std::fmt::Display;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -17,11 +18,11 @@ pub(crate) struct Cost {
     pub(crate) cpu: Duration,
 }
 
-/// The costs of both sides, one of each for every round.
-#[derive(Debug, Default)]
-pub(crate) struct Rounds {
-    pub(crate) ours: Vec<Cost>,
-    pub(crate) rival: Vec<Cost>,
+/// What both sides took, or did: one of each for every round.
+#[derive(Debug)]
+pub(crate) struct Rounds<T> {
+    pub(crate) ours: Vec<T>,
+    pub(crate) rival: Vec<T>,
 }
 
 /// Which side is measured.
@@ -47,11 +48,11 @@ pub(crate) fn command(command: &mut Command) -> Result<Cost> {
 
 /// Measures both sides in turns, so many rounds, behind one that warms the machine up and does not
 /// count. Who goes first alternates, too.
-pub(crate) fn in_turns(
+pub(crate) fn in_turns<T: Display>(
     rounds: usize,
-    mut measured: impl FnMut(Side) -> Result<Cost>,
-) -> Result<Rounds> {
-    let mut costs = Rounds::default();
+    mut measured: impl FnMut(Side) -> Result<T>,
+) -> Result<Rounds<T>> {
+    let mut costs = Rounds { ours: Vec::new(), rival: Vec::new() };
     for round in 0..=rounds {
         let order = match round % 2 {
             0 => [Side::Ours, Side::Rival],
@@ -60,7 +61,7 @@ pub(crate) fn in_turns(
         for side in order {
             let cost = measured(side)?;
             let label = if round == 0 { "warm-up".to_owned() } else { format!("round {round}") };
-            eprintln!("  {label}: {side:?} took {cost}");
+            eprintln!("  {label}: {side:?}: {cost}");
             match side {
                 _ if round == 0 => {}
                 Side::Ours => costs.ours.push(cost),
@@ -100,10 +101,10 @@ fn cpu(usage: Usage) -> Duration {
     time(usage.user_time()) + time(usage.system_time())
 }
 
-impl std::fmt::Display for Cost {
+impl Display for Cost {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { wall, cpu } = self;
-        write!(f, "{:.3} s, {:.3} s of CPU", wall.as_secs_f64(), cpu.as_secs_f64())
+        write!(f, "{wall:.3?}, {cpu:.3?} of CPU")
     }
 }
 

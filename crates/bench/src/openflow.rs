@@ -4,7 +4,7 @@
 //! what it can do; so what we would take with that text is measured beside it and told.
 
 use crate::Suite;
-use crate::figure::{Figure, Goal};
+use crate::figure::{Figure, Goal, Wanted};
 use crate::measure::{self, Cost, Side, in_turns, median};
 use crate::switch::Switch;
 use crate::workload;
@@ -20,14 +20,17 @@ const FLOWS: usize = 100_000;
 const BUNDLE_WALL: Goal = Goal {
     name: "of-bundle-100k",
     about: "100,000 flows in one bundle, against ovs-ofctl --bundle add-flows; wall time",
-    at_most: 1.0,
+    wanted: Wanted::AtMost(1.0),
 };
-const BUNDLE_CPU: Goal =
-    Goal { name: "of-bundle-100k-cpu", about: "the same; CPU time of the client", at_most: 0.5 };
+const BUNDLE_CPU: Goal = Goal {
+    name: "of-bundle-100k-cpu",
+    about: "the same; CPU time of the client",
+    wanted: Wanted::AtMost(0.5),
+};
 const DECODE_CPU: Goal = Goal {
     name: "of-decode",
     about: "reading 100,000 flows back, against ovs-ofctl dump-flows; CPU time of the client",
-    at_most: 0.5,
+    wanted: Wanted::AtMost(0.5),
 };
 
 /// Writing flows.
@@ -63,7 +66,7 @@ fn bundle(rounds: usize) -> Result<Vec<Figure>> {
         let ratio = ours / rival.as_secs_f64();
         eprintln!("    {what} {ours:.3} s, a ratio of {ratio:.2}");
     }
-    let figure = |goal, (ours, rival)| Figure { goal, ours, rival };
+    let figure = |goal, (ours, rival)| Figure::times(goal, ours, rival);
     Ok(vec![figure(&BUNDLE_WALL, wall), figure(&BUNDLE_CPU, cpu)])
 }
 
@@ -88,7 +91,7 @@ fn decode(rounds: usize) -> Result<Vec<Figure>> {
     })?;
     let cpu = |costs| median(costs, |cost| cost.cpu);
     let (ours, rival) = (cpu(&costs.ours), cpu(&costs.rival));
-    Ok(vec![Figure { goal: &DECODE_CPU, ours, rival }])
+    Ok(vec![Figure::times(&DECODE_CPU, ours, rival)])
 }
 
 /// One thread, as the rival has.

@@ -4,7 +4,7 @@
 //! much more than what is measured. So `ovs-vsctl` does not wait for it, and neither do we.
 
 use crate::Suite;
-use crate::figure::{Figure, Goal};
+use crate::figure::{Figure, Goal, Wanted};
 use crate::measure::{self, Cost, Side, in_turns, median};
 use anyhow::{Context, Result, ensure};
 use osier_ovsdb::session::Remote;
@@ -21,7 +21,7 @@ const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
 const PORTS_WALL: Goal = Goal {
     name: "ovsdb-ports-1000",
     about: "1,000 ports in one transaction, against one ovs-vsctl command line; wall time",
-    at_most: 1.0,
+    wanted: Wanted::AtMost(1.0),
 };
 
 /// Writing ports.
@@ -47,7 +47,7 @@ fn ports(rounds: usize) -> Result<Vec<Figure>> {
     let both = |of: fn(&Cost) -> _| (median(&costs.ours, of), median(&costs.rival, of));
     let (wall, cpu) = (both(|cost| cost.wall), both(|cost| cost.cpu));
     eprintln!("  CPU time of the clients: ours {:?}, rival {:?}", cpu.0, cpu.1);
-    Ok(vec![Figure { goal: &PORTS_WALL, ours: wall.0, rival: wall.1 }])
+    Ok(vec![Figure::times(&PORTS_WALL, wall.0, wall.1)])
 }
 
 fn name(number: usize) -> String {

@@ -4,7 +4,7 @@
 //! back by `flow-restore-wait` until the flows are there.
 
 use crate::Suite;
-use crate::figure::{Figure, Goal};
+use crate::figure::{Figure, Goal, Wanted};
 use crate::measure::{Cost, Side, in_turns, median};
 use crate::southbound::{FLOWS, flows, ownership, text};
 use crate::switch::Switch;
@@ -28,7 +28,7 @@ const RESTORE: Goal = Goal {
     name: "restore-100k",
     about: "vswitchd killed with 100,000 flows: from its start to traffic, against ovs-ofctl \
             add-flows of a saved dump; wall time",
-    at_most: 1.0,
+    wanted: Wanted::AtMost(1.0),
 };
 
 /// A switch that was killed.
@@ -74,7 +74,7 @@ fn restore(rounds: usize) -> Result<Vec<Figure>> {
         Ok(Cost { wall, cpu: Duration::ZERO })
     })?;
     let wall = |costs: &[Cost]| median(costs, |cost| cost.wall);
-    Ok(vec![Figure { goal: &RESTORE, ours: wall(&costs.ours), rival: wall(&costs.rival) }])
+    Ok(vec![Figure::times(&RESTORE, wall(&costs.ours), wall(&costs.rival))])
 }
 
 /// Our side: both reconcilers, and what lets the switch go on.

@@ -1,7 +1,7 @@
 //! The reconciler: reading a switch that is right already, and one change among many.
 
 use crate::Suite;
-use crate::figure::{Figure, Goal};
+use crate::figure::{Figure, Goal, Wanted};
 use crate::measure::{self, Cost, Side, in_turns, median};
 use crate::switch::Switch;
 use crate::workload;
@@ -29,12 +29,12 @@ const CLASS: u64 = 0x6f73 << 48;
 const SYNC: Goal = Goal {
     name: "sync-100k",
     about: "resync of 100,000 flows that are there, against ovs-ofctl diff-flows; wall time",
-    at_most: 0.7,
+    wanted: Wanted::AtMost(0.7),
 };
 const GROWTH: Goal = Goal {
     name: "change-growth",
     about: "one change among 100,000 wanted flows, against one among 1,000; wall time",
-    at_most: 1.5,
+    wanted: Wanted::AtMost(1.5),
 };
 
 /// A switch that is right already.
@@ -74,7 +74,7 @@ fn resync(rounds: usize) -> Result<Vec<Figure>> {
     })?;
     switch.expect_flows(FLOWS)?;
     let wall = |costs: &[Cost]| median(costs, |cost| cost.wall);
-    Ok(vec![Figure { goal: &SYNC, ours: wall(&costs.ours), rival: wall(&costs.rival) }])
+    Ok(vec![Figure::times(&SYNC, wall(&costs.ours), wall(&costs.rival))])
 }
 
 fn growth(rounds: usize) -> Result<Vec<Figure>> {
@@ -91,7 +91,7 @@ fn growth(rounds: usize) -> Result<Vec<Figure>> {
         Ok(Cost { wall, cpu: cost.cpu / u32::try_from(CHANGES)? })
     })?;
     let wall = |costs: &[Cost]| median(costs, |cost| cost.wall);
-    Ok(vec![Figure { goal: &GROWTH, ours: wall(&costs.ours), rival: wall(&costs.rival) }])
+    Ok(vec![Figure::times(&GROWTH, wall(&costs.ours), wall(&costs.rival))])
 }
 
 /// A switch of its own, and owners whose plans change.

@@ -1,0 +1,128 @@
+//! What the agent costs on a node that is full: time for one more pod, and memory.
+//!
+//! The switch's own attach grows with its ports, and the agent only waits for it; so what counts
+//! here is the CPU time of the agent's process, all threads and the kernel's work for it included.
+
+use crate::Suite;
+use crate::figure::{Amount, Figure, Goal, Wanted};
+use crate::measure::{Cost, Side, in_turns, median};
+use crate::node::{Cluster, PATIENCE};
+use crate::runtime::{Plugin, Pod};
+use anyhow::Result;
+use nix::time::{ClockId, clock_getcpuclockid, clock_gettime};
+use nix::unistd::Pid;
+use osier_testbed::{Process, wait_until};
+use std::time::{Duration, Instant};
+
+/// Pods on the node that is full, before one more is measured.
+const MANY: usize = 495;
+/// Pods that are measured together, around the 500th and around the 5th.
+const MORE: usize = 10;
+/// Pods of a node whose agent's memory is measured.
+const FULL: usize = 250;
+/// What that memory is measured against, in bytes.
+const MODEST: u64 = 25_000_000;
+/// Pods that come at once where it is not measured.
+const CROWD: usize = 16;
+/// An agent that used less CPU in this time than a tenth of it is idle.
+const PAUSE: Duration = Duration::from_millis(100);
+
+const GROWTH: Goal = Goal {
+    name: "cni-own-growth",
+    about: "one more pod at the 500th against the 5th; CPU time of the agent",
+    wanted: Wanted::AtMost(1.2),
+};
+const MEMORY: Goal = Goal {
+    name: "agent-memory",
+    about: "resident memory of the agent with 250 pods, against 25 MB",
+    wanted: Wanted::AtMost(1.0),
+};
+
+/// One more pod.
+pub(crate) const ADD_GROWTH: Suite = Suite { goals: &[GROWTH], run: growth };
+/// Memory.
+pub(crate) const AGENT_MEMORY: Suite = Suite { goals: &[MEMORY], run: memory };
+
+/// A node that pods are added to and taken from.
+struct Growing<'a> {
+    plugin: Plugin,
+    pods: Vec<Pod>,
+    agent: &'a Process,
+}
+
+fn growth(rounds: usize) -> Result<Vec<Figure>> {
+    eprintln!("cni-own-growth: {MORE} pods one by one, with {MANY} others on the node or none");
+    let cluster = Cluster::start(2)?;
+    let many = Growing::on(&cluster, 0)?;
+    let few = Growing::on(&cluster, 1)?;
+    let others = Pod::make(cluster.lab(), "x", MANY)?;
+    for pods in others.chunks(CROWD) {
+        many.plugin.add_at_once(pods)?;
+    }
+    let costs = in_turns(rounds, |side| match side {
+        Side::Ours => many.add(),
+        Side::Rival => few.add(),
+    })?;
+    let cpu = |costs: &[Cost]| median(costs, |cost| cost.cpu);
+    Ok(vec![Figure::times(&GROWTH, cpu(&costs.ours), cpu(&costs.rival))])
+}
+
+fn memory(_rounds: usize) -> Result<Vec<Figure>> {
+    eprintln!("agent-memory: {FULL} pods on a node");
+    let cluster = Cluster::start(1)?;
+    let plugin = Plugin::ours(&cluster, 0);
+    let agent = cluster.agent(0);
+    eprintln!("  {:.1} MB without pods", megabytes(agent.usage()?.rss));
+    let pods = Pod::make(cluster.lab(), "x", FULL)?;
+    for pods in pods.chunks(CROWD) {
+        plugin.add_at_once(pods)?;
+    }
+    settle(agent)?;
+    let used = agent.usage()?.rss;
+    eprintln!("  {:.1} MB with {FULL}", megabytes(used));
+    let (ours, rival) = (Amount::Memory(used), Amount::Memory(MODEST));
+    Ok(vec![Figure { goal: &MEMORY, ours, rival }])
+}
+
+// === impl Growing ===
+
+impl<'a> Growing<'a> {
+    fn on(cluster: &'a Cluster, node: usize) -> Result<Self> {
+        let pods = Pod::make(cluster.lab(), &format!("n{node}-"), MORE)?;
+        Ok(Self { plugin: Plugin::ours(cluster, node), pods, agent: cluster.agent(node) })
+    }
+
+    /// Adds pods and takes them away again: what one of them cost.
+    fn add(&self) -> Result<Cost> {
+        settle(self.agent)?;
+        let (before, start) = (cpu_time(self.agent)?, Instant::now());
+        self.plugin.add_all(&self.pods)?;
+        let (wall, cpu) = (start.elapsed(), cpu_time(self.agent)?.saturating_sub(before));
+        self.plugin.delete_all(&self.pods)?;
+        let each = u32::try_from(self.pods.len())?;
+        Ok(Cost { wall: wall / each, cpu: cpu / each })
+    }
+}
+
+/// CPU time of a process, all threads that it ever had included.
+fn cpu_time(process: &Process) -> Result<Duration> {
+    let clock: ClockId = clock_getcpuclockid(Pid::from_raw(process.pid().cast_signed()))?;
+    Ok(clock_gettime(clock)?.into())
+}
+
+/// Waits until an agent rests: wires are deleted behind DEL's back.
+fn settle(agent: &Process) -> Result<()> {
+    let mut before = cpu_time(agent)?;
+    wait_until("the agent to rest", PATIENCE, || {
+        std::thread::sleep(PAUSE);
+        let now = cpu_time(agent).map_err(|error| error.to_string())?;
+        let used = now.saturating_sub(std::mem::replace(&mut before, now));
+        if used < PAUSE / 10 { Ok(()) } else { Err(format!("{used:?} of CPU in {PAUSE:?}")) }
+    })?;
+    Ok(())
+}
+
+#[allow(clippy::cast_precision_loss, reason = "memories are far below 2^52 bytes")]
+fn megabytes(bytes: u64) -> f64 {
+    bytes as f64 / 1e6
+}
