@@ -1,39 +1,53 @@
 //! What goes wrong is told with what to do about it.
 
-use crate::world::{World, executables};
+use crate::world::{World, all, executables};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::Command;
+use tempfile::TempDir;
 
 const NOBODY: u32 = 65534;
 
-/// What a copy of `osier` says that has no plugin beside it.
-fn alone(line: &str, prepare: impl FnOnce(&mut Command)) -> String {
-    let place = tempfile::tempdir_in("/tmp").unwrap();
-    fs::set_permissions(place.path(), Permissions::from_mode(0o755)).unwrap();
-    // One directory deeper: what is beside the directory is looked at, too.
-    let directory = place.path().join("bin");
-    fs::create_dir(&directory).unwrap();
-    let osier = directory.join("osier");
-    let built = executables().join("osier");
-    // It is large, but may be on another disk.
-    if fs::hard_link(&built, &osier).is_err() {
-        fs::copy(&built, &osier).unwrap();
+/// A copy of `osier` that anybody may run, without the plugin beside it.
+struct Alone {
+    place: TempDir,
+    osier: PathBuf,
+}
+
+impl Alone {
+    fn new() -> Self {
+        let place = tempfile::tempdir_in("/tmp").unwrap();
+        // One directory deeper: what is beside the directory is looked at, too.
+        let directory = place.path().join("bin");
+        let osier = directory.join("osier");
+        fs::create_dir(&directory).unwrap();
+        fs::copy(executables().join("osier"), &osier).unwrap();
+        for path in [place.path(), &directory, &osier] {
+            fs::set_permissions(path, Permissions::from_mode(0o755)).unwrap();
+        }
+        Self { place, osier }
     }
-    let mut command = Command::new(&osier);
-    command.args(line.split_whitespace()).env("OSIER_LAB_DIR", place.path().join("labs"));
-    prepare(&mut command);
-    let output = command.output().unwrap();
-    assert_eq!(output.status.code(), Some(1));
-    assert!(!place.path().join("labs").exists(), "nothing was begun");
-    String::from_utf8(output.stderr).unwrap()
+
+    /// What it complains about.
+    fn fails(&self, line: &str, prepare: impl FnOnce(&mut Command)) -> String {
+        let labs = self.place.path().join("labs");
+        let mut command = Command::new(&self.osier);
+        command.args(line.split_whitespace()).env("OSIER_LAB_DIR", &labs);
+        prepare(&mut command);
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{}", all(&output));
+        assert!(!labs.exists(), "nothing was begun");
+        String::from_utf8(output.stderr).unwrap()
+    }
 }
 
 #[test]
 fn who_is_not_root_is_told() {
+    let osier = Alone::new();
     for line in ["lab up", "lab status", "lab list", "lab down"] {
-        let said = alone(line, |command| {
+        let said = osier.fails(line, |command| {
             command.uid(NOBODY);
         });
         assert!(said.contains("need root: try sudo"), "{line}: {said}");
@@ -42,14 +56,16 @@ fn who_is_not_root_is_told() {
 
 #[test]
 fn what_is_missing_is_named() {
-    let said = alone("lab up", |command| {
-        command.env("PATH", "/nonexistent");
-    });
+    let osier = Alone::new();
+    let fails_with = |path: &str| {
+        osier.fails("lab up", |command| {
+            command.env("PATH", path);
+        })
+    };
+    let said = fails_with("/nonexistent");
     let wanted = "apt-get install openvswitch-switch openvswitch-common iproute2";
     assert!(said.contains("ovs-vswitchd") && said.contains(wanted), "{said}");
-    let said = alone("lab up", |command| {
-        command.env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
-    });
+    let said = fails_with("/usr/sbin:/usr/bin:/sbin:/bin");
     assert!(said.contains("build it with `make cni`"), "{said}");
 }
 

@@ -3,9 +3,10 @@
 use crate::world::{PATIENCE, World, nothing_stays, processes, traces};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use osier_testbed::wait_until;
+use osier_testbed::{Lab, wait_until};
+use std::fs;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
 const UP: &str = "up --nodes 8 --pods 1 --name early";
@@ -79,4 +80,40 @@ fn a_killed_keeper_takes_its_lab_along() {
     world.succeeds("down");
     assert_eq!(traces(&again), Vec::<String>::new());
     assert_eq!(world.names(), Vec::<String>::new());
+}
+
+/// The processes that a process started.
+fn children(parent: i32) -> Vec<(i32, String)> {
+    let read = |pid: i32, file: &str| fs::read_to_string(format!("/proc/{pid}/{file}"));
+    let pids = fs::read_dir("/proc").unwrap().flatten();
+    let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let is_child = |pid: &i32| {
+        read(*pid, "status").is_ok_and(|text| text.contains(&format!("\nPPid:\t{parent}\n")))
+    };
+    pids.filter(is_child).map(|pid| (pid, read(pid, "cmdline").unwrap_or_default())).collect()
+}
+
+#[test]
+fn down_removes_also_what_nobody_else_can() {
+    let world = World::new();
+    world.succeeds("up --nodes 1 --pods 1 --name lost");
+    let (dir, keeper) = (world.dir_of("lost"), world.keeper_of("lost"));
+    let children = children(keeper);
+    let (janitor, _) = children.iter().find(|(_, line)| line.contains("osier-janitor")).unwrap();
+    for pid in [*janitor, keeper] {
+        kill(Pid::from_raw(pid), Signal::SIGKILL).unwrap();
+    }
+    // The directory, a namespace each for node, pod and underlay, three daemons.
+    assert!(traces(&dir).len() >= 7, "{:?}", traces(&dir));
+    world.succeeds("down");
+    assert_eq!(traces(&dir), Vec::<String>::new());
+    assert_eq!(world.names(), Vec::<String>::new());
+}
+
+#[test]
+fn only_labs_are_removed() {
+    for other in ["/", "/tmp", "/tmp/osier-", "/tmp/osier-*", "/tmp/osier-a b", "/tmp/other-abcdef"]
+    {
+        assert!(Lab::remove_remains(Path::new(other), PATIENCE).is_err(), "{other}");
+    }
 }

@@ -85,18 +85,22 @@ fn what_is_broken_is_told() {
     let world = World::new();
     world.succeeds("up --nodes 2 --pods 2 --name broken --family ipv4");
     let dir = world.dir_of("broken");
-    let running = processes(&dir);
-    let is_agent = |line: &str| line.contains("/n2/agent.toml");
-    let (agent, _) = running.iter().find(|(_, line)| is_agent(line)).unwrap();
-    kill(Pid::from_raw(*agent), Signal::SIGKILL).unwrap();
-    let mut said = String::new();
-    wait_until("the agent's end", PATIENCE, || {
-        let output = world.run("status");
-        said = String::from_utf8_lossy(&output.stdout).into_owned();
-        (output.status.code() == Some(1)).then_some(()).ok_or("status is fine")
-    })
-    .unwrap();
-    assert!(said.contains("✗ agent of n2: it ended"), "{said}");
+    let kill_one = |mark: &str| {
+        let running = processes(&dir);
+        let (pid, _) = running.iter().find(|(_, line)| line.contains(mark)).unwrap();
+        kill(Pid::from_raw(*pid), Signal::SIGKILL).unwrap();
+    };
+    let is_told = |problem: &str| {
+        wait_until(problem, PATIENCE, || {
+            let output = world.run("status");
+            let said = all(&output);
+            let is_told = output.status.code() == Some(1) && said.contains(problem);
+            is_told.then_some(()).ok_or(said)
+        })
+        .unwrap();
+    };
+    kill_one("/n2/agent.toml");
+    is_told("✗ agent of n2: it ended");
     // Pods do not need it.
     world.succeeds("ping-all --timeout 30");
     world.succeeds("exec pod1 -- ip link set eth0 down");
@@ -107,6 +111,9 @@ fn what_is_broken_is_told() {
         said.contains("LOST") && said.contains("✗ pod2 does not reach pod1 at 10.1.1.2"),
         "{said}"
     );
+    is_told("✗ pod1: osier-cni CHECK of pod1 failed: ");
+    kill_one("/n1/ovs-vswitchd.ctl");
+    is_told("✗ switch of n1: ");
     world.succeeds("down");
     nothing_stays(&dir);
 }
