@@ -5,6 +5,7 @@
 
 mod cni;
 mod figure;
+mod gap;
 mod growth;
 mod measure;
 mod node;
@@ -45,6 +46,7 @@ const SUITES: &[Suite] = &[
     growth::AGENT_MEMORY,
     path::WITHIN,
     path::BETWEEN,
+    gap::KILLED,
 ];
 
 /// Figures that one measurement yields together.

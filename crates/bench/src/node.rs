@@ -53,6 +53,10 @@ impl Cluster {
         &self.fabric.nodes()[index]
     }
 
+    pub(crate) fn node_mut(&mut self, index: usize) -> &mut Node {
+        &mut self.fabric.nodes_mut()[index]
+    }
+
     pub(crate) fn agent(&self, index: usize) -> &Process {
         &self.agents[index]
     }
