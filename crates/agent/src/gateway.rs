@@ -78,6 +78,7 @@ pub fn nft_script(pods: &[IpNet], masquerade: bool, exceptions: &BTreeSet<IpAddr
          \tchain forward {\n\t\ttype filter hook forward priority filter - 5; policy accept;\n\
          \t\tiifname \"osier0\" accept\n\t\toifname \"osier0\" accept\n\t}\n",
     );
+    script.push_str(&way_back(pods));
     if masquerade || !exceptions.is_empty() {
         script.push_str(
             "\tchain postrouting {\n\t\ttype nat hook postrouting priority srcnat; policy accept;\n",
@@ -108,6 +109,25 @@ pub fn nft_script(pods: &[IpNet], masquerade: bool, exceptions: &BTreeSet<IpAddr
     }
     script.push_str("}\n");
     script
+}
+
+/// A chain for pods that reach a pod by an address that the machine translates (a port of the node
+/// by `portmap`, a service by kube-proxy): the answer must come back here to be translated too, and
+/// would go from pod to pod by the switch.
+fn way_back(pods: &[IpNet]) -> String {
+    let mut chain = String::from(
+        "\tchain way-back {\n\t\ttype nat hook postrouting priority srcnat; policy accept;\n",
+    );
+    for prefix in pods {
+        let family = if prefix.addr().is_ipv4() { "ip" } else { "ip6" };
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            chain,
+            "\t\toifname \"osier0\" {family} saddr {prefix} ct status dnat masquerade"
+        );
+    }
+    chain.push_str("\t}\n");
+    chain
 }
 
 /// Sets the interface and the machine's forwarding up. What is so already stays.
@@ -198,7 +218,10 @@ mod tests {
         let rule = "oifname != \"osier0\" ip saddr { 10.1.1.0/24, 10.2.0.0/16 } \
                     ip daddr != { 10.1.1.0/24, 10.2.0.0/16 } masquerade";
         assert!(script.contains(rule), "{script}");
-        assert!(!nft_script(&pods, false, &nobody).contains("masquerade"));
+        assert!(!nft_script(&pods, false, &nobody).contains("oifname != "));
+        assert!(
+            script.contains("oifname \"osier0\" ip saddr 10.2.0.0/16 ct status dnat masquerade")
+        );
         // One pod that is not like the others.
         let one = BTreeSet::from(["10.1.1.9".parse().unwrap()]);
         let script = nft_script(&pods, true, &one);
