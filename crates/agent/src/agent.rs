@@ -5,6 +5,7 @@
 
 use crate::Chain;
 use crate::adopt::{self, Adopted};
+use crate::alone::Alone;
 use crate::answers;
 use crate::cni_server::{CniServer, ServeError};
 use crate::config::Config;
@@ -96,6 +97,7 @@ pub async fn run_with(
     metrics: Metrics,
     mut stop: watch::Receiver<bool>,
 ) -> Result<(), AgentError> {
+    let _alone = Alone::wait(&config.cni_socket).await?;
     let Some((said, node)) = first_view(&config, &mut upstream.view, &mut stop).await else {
         return Ok(());
     };

@@ -8,6 +8,7 @@
 pub mod addresses;
 pub mod adopt;
 mod agent;
+mod alone;
 pub mod answers;
 pub mod cni_server;
 pub mod config;

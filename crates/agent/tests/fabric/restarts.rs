@@ -4,7 +4,7 @@ use crate::cluster::{Addressing, AgentProcess, Cluster, config_of};
 use crate::lab::{PATIENCE, Pod, executables};
 use crate::watch::{Placed, Watch};
 use osier_testbed::Signal;
-use osier_testbed::traffic::ping_until;
+use osier_testbed::traffic::{ping, ping_until};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -64,6 +64,31 @@ fn nobody_notices_that_an_agent_goes_and_comes() {
     eprintln!("upgrade: {} pings, longest gap {:?}", seen.sent(), seen.longest_gap());
     seen.assert_nothing_lost("upgrade");
     newcomer(&cluster, "after-upgrade", &pods);
+}
+
+/// It must not take the pods that the other is making for leftovers of a dead one.
+#[test]
+fn an_agent_too_many_changes_nothing() {
+    let (cluster, pods) = two_nodes();
+    let node = &cluster.fabric.nodes()[0];
+    let watch = watch(&pods);
+    let mut second = AgentProcess::again(node);
+    let mut made = Vec::new();
+    // Pods come all the time that it takes to see that it is one too many.
+    while second.process.exited().is_none() {
+        let pod = cluster.pod(0, &format!("new{}", made.len()));
+        let given = pod.addresses();
+        let reached = ping(&pods[0].0.netns, given[0], 1).unwrap().received;
+        assert_eq!(reached, 1, "{} is not reached when its ADD returns", pod.name);
+        made.push((pod, given));
+    }
+    let said = second.process.stderr();
+    assert!(said.contains("another agent serves"), "{said}");
+    watch.stop().assert_nothing_lost("second agent");
+    for (pod, given) in &made {
+        let pinged = ping(&pods[0].0.netns, given[0], 3).unwrap();
+        assert_eq!(pinged.received, 3, "{} of {} pods was harmed", pod.name, made.len());
+    }
 }
 
 fn copy_of_the_agent(cluster: &Cluster) -> PathBuf {
