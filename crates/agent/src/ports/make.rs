@@ -1,7 +1,7 @@
 //! Making a port, and taking it away.
 
 use super::locks::Locked;
-use super::{DETACH_PATIENCE, PortError, Ports};
+use super::{AWAY_PATIENCE, DETACH_PATIENCE, PortError, Ports};
 use crate::desired::PodPort;
 use crate::netlink::{self, Namespace, Veth};
 use std::future::Future;
@@ -72,8 +72,12 @@ impl Ports {
     /// Takes all of a port away, to the end, whatever fails. The wire is deleted in the background;
     /// until then the port stays locked.
     pub(super) async fn take_away(&self, port: &Arc<PodPort>, locked: Locked) -> Removal {
-        let flows = timeout(DETACH_PATIENCE, self.0.switch.remove_flows(&port.key));
-        let rows = timeout(DETACH_PATIENCE, self.0.switch.remove_rows(port));
+        let switch = &self.0.switch;
+        let patience = |there: bool| if there { DETACH_PATIENCE } else { AWAY_PATIENCE };
+        let flows = patience(switch.flows().status().connected);
+        let flows = timeout(flows, switch.remove_flows(&port.key));
+        let rows = patience(switch.rows().status().connected);
+        let rows = timeout(rows, switch.remove_rows(port));
         let (flows, rows) = tokio::join!(flows, rows);
         for (what, result) in [("flows", flows), ("port", rows)] {
             match result {
@@ -92,7 +96,8 @@ impl Ports {
         }
         let port = Arc::clone(port);
         Removal(tokio::task::spawn_blocking(move || {
-            if let Err(error) = netlink::delete_link(&port.host) {
+            // One of its name that is not ours may be why it was never made.
+            if let Err(error) = netlink::delete_own_link(&port.host) {
                 warn!(port = %port.key, interface = port.host, %error, "not deleted");
             }
             drop(locked);

@@ -40,6 +40,8 @@ use tracing::{info, warn};
 
 /// How long DEL waits for the switch. What is not wanted any more goes also later.
 const DETACH_PATIENCE: Duration = Duration::from_secs(10);
+/// The same for one that is away: long enough to be asked, not to come back.
+const AWAY_PATIENCE: Duration = Duration::from_secs(1);
 
 /// All ports of this node's pods; a cheap handle.
 #[derive(Debug, Clone)]

@@ -4,7 +4,8 @@
 //! would go along.
 
 use super::ViewUpdate;
-use osier_model::{Change, Fabric, Invalid, Key, Node, NodeName, Object, View};
+use ipnet::IpNet;
+use osier_model::{Change, Fabric, Invalid, Key, Node, NodeName, Object, Problem, View};
 use std::collections::BTreeMap;
 
 /// See the module.
@@ -70,6 +71,9 @@ impl Said {
         for object in said {
             next.apply(Change::Put(object))?;
         }
+        for node in next.nodes().values() {
+            check_blocks(&next, node)?;
+        }
         if let (Some(node), None) = (self.own_node(), next.nodes().get(next.node())) {
             next.apply(Change::Put(Object::Node(node.clone())))?;
         }
@@ -94,7 +98,11 @@ impl Said {
             if self.changes_nothing(&change) {
                 continue;
             }
-            match self.view.apply(change.clone()) {
+            let checked = match &change {
+                Change::Put(Object::Node(node)) => check_blocks(&self.view, node),
+                _ => Ok(()),
+            };
+            match checked.and_then(|()| self.view.apply(change.clone())) {
                 Ok(()) => taken.changes.push(change),
                 Err(error) => taken.refused.push(error),
             }
@@ -109,6 +117,26 @@ impl Said {
             Change::Delete(key) => object_of(&self.view, key).is_none(),
         }
     }
+}
+
+/// No two nodes may give out the same addresses: each asks nobody.
+fn check_blocks(view: &View, node: &Node) -> Result<(), Invalid> {
+    for (i, block) in node.blocks.iter().enumerate() {
+        let overlap = |other: &IpNet| other.contains(&block.network()) || block.contains(other);
+        for other in view.nodes().values().filter(|other| other.name != node.name) {
+            if let Some(taken) = other.blocks.iter().find(|taken| overlap(taken)) {
+                return Err(Invalid {
+                    object: format!("node {}", node.name),
+                    field: format!("blocks[{i}]"),
+                    problem: Problem::Overlap {
+                        one: block.to_string(),
+                        other: format!("{taken} of node {}", other.name),
+                    },
+                });
+            }
+        }
+    }
+    Ok(())
 }
 
 fn object_of(view: &View, key: &Key) -> Option<Object> {
@@ -200,9 +228,28 @@ mod tests {
     }
 
     #[test]
+    fn no_two_nodes_give_out_the_same_addresses() {
+        let mut view = said(VIEW);
+        let other = |block: &str| {
+            format!("  - {{ kind: node, name: n2, tunnel: 192.0.2.2, blocks: [{block}] }}\n")
+        };
+        let error = view.take(parse(&(VIEW.to_owned() + &other("10.1.0.0/16"))).unwrap().into());
+        let said = error.unwrap_err().to_string();
+        assert_eq!(said, "node n1: blocks[0]: 10.1.1.0/24 overlaps 10.1.0.0/16 of node n2");
+        let document = parse(&format!("objects:\n{}", other("10.1.1.128/25"))).unwrap();
+        let changes = document.objects.into_iter().map(Change::Put).collect();
+        let taken = view.take(ViewUpdate::Changes { fabric: None, changes }).unwrap();
+        assert_eq!((taken.changes.len(), taken.refused.len()), (0, 1));
+        // A block may move.
+        let moved = VIEW.replace("10.1.1.0/24, ", "") + &other("10.1.1.0/24");
+        assert_eq!(view.take(parse(&moved).unwrap().into()).unwrap().changes.len(), 2);
+    }
+
+    #[test]
     fn the_fabric_may_change_and_this_node_stays() {
         let mut view = said(VIEW);
         let text = VIEW.replace("geneve", "vxlan").replace("name: n1", "name: n2");
+        let text = text.replace("10.1.1.0/24, \"fd01:0:0:1::/64\"", "10.1.2.0/24");
         let taken = view.take(parse(&text).unwrap().into()).unwrap();
         assert!(taken.fabric);
         assert_eq!(view.view().nodes().len(), 2);

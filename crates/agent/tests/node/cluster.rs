@@ -3,7 +3,6 @@
 use crate::lab::{Agent, PATIENCE, Pod, addresses, succeeds, view};
 use osier_testbed::{Fabric, Family, Lab, Netns, traffic};
 use serde_json::json;
-use std::io::{Read, Write};
 use std::net::IpAddr;
 
 fn reaches(from: &Netns, to: &[IpAddr]) {
@@ -107,10 +106,7 @@ fn all_calls_of_a_runtime() {
     let unknown = pod.fails("CHECK");
     assert_eq!(unknown["code"], 3);
 
-    let mut stream = node.netns().tcp_connect("127.0.0.1:9476".parse().unwrap()).unwrap();
-    stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
-    let mut page = String::new();
-    stream.read_to_string(&mut page).unwrap();
+    let page = crate::lab::metrics(node);
     assert!(page.contains("osier_agent_pod_creation_seconds_count{stage=\"total\"} 1"), "{page}");
     assert!(page.contains("osier_agent_cni_calls_total{command=\"CHECK\",code=\"103\"} 1"));
     assert!(agent.stop().is_ok());

@@ -6,7 +6,7 @@ use osier_agent::{AgentError, Upstream};
 use osier_testbed::{Fabric, Family, Lab, Netns, Node, wait_until};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -296,6 +296,15 @@ pub(crate) fn pod_ports(node: &Node) -> Vec<String> {
 /// Interfaces of pods on a node, as `ip` lists them.
 pub(crate) fn pod_links(node: &Node) -> usize {
     node.netns().ip("-brief link show type veth").unwrap().matches("veth").count()
+}
+
+/// What a node's agent counts.
+pub(crate) fn metrics(node: &Node) -> String {
+    let mut stream = node.netns().tcp_connect("127.0.0.1:9476".parse().unwrap()).unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
+    let mut page = String::new();
+    stream.read_to_string(&mut page).unwrap();
+    page
 }
 
 pub(crate) fn one_node() -> (Lab, Fabric) {

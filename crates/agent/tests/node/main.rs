@@ -2,9 +2,16 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a panic is the report")]
 
 mod burst;
+mod changes;
 mod cluster;
 mod failures;
 mod kills;
 mod lab;
+mod limits;
+mod networks;
+mod obstacles;
 mod outside;
 mod restart;
+mod socket;
+mod steady;
+mod wishes;
