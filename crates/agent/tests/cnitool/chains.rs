@@ -1,0 +1,121 @@
+//! Debian's plugins behind ours in a list. They are older than CNI 1.1.0.
+
+use crate::lab::{PATIENCE, addresses};
+use crate::runtime::Runtime;
+use crate::verbs::is_clean;
+use osier_testbed::{Netns, traffic, wait_until};
+use serde_json::json;
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::time::Duration;
+
+const VERSION: &str = "1.0.0";
+
+/// Answers everybody who connects, in a pod, as long as the test runs.
+fn serve(pod: &Netns, port: u16, said: &'static str) {
+    let listener = pod.tcp_listen(SocketAddr::from(([0, 0, 0, 0], port))).unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            let mut stream = stream;
+            // A client that is gone is none of ours.
+            let _ = stream.write_all(said.as_bytes());
+        }
+    });
+}
+
+fn hears(client: &Netns, server: IpAddr, port: u16) -> Result<String, String> {
+    let (server, patience) = (SocketAddr::new(server, port), Duration::from_secs(3));
+    let connected = client.within(|| TcpStream::connect_timeout(&server, patience)).unwrap();
+    let mut stream = connected.map_err(|error| error.to_string())?;
+    stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    let mut said = String::new();
+    stream.read_to_string(&mut said).map_err(|error| error.to_string())?;
+    Ok(said)
+}
+
+#[test]
+fn portmap_leads_from_the_nodes_port_to_the_pod() {
+    let runtime = Runtime::new();
+    let node = runtime.node();
+    let outside = runtime.fabric.segment();
+    outside.ip("address add 198.51.100.254/24 dev segment").unwrap();
+    // The node's switch works in userspace, where nobody else fills checksums in.
+    outside.run(&["ethtool", "-K", "segment", "tx", "off"]).unwrap();
+    let portmap = json!({"type": "portmap", "capabilities": {"portMappings": true}});
+    runtime.configure(VERSION, &[runtime.ours(json!({})), portmap]);
+    let mapping = json!([{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}]);
+    let container = runtime.container("a").wishing(&json!({"portMappings": mapping}));
+    let result = container.does("add");
+    // No CHECK: Debian's portmap 1.1.1 looks for the rules of IPv4 among those of IPv6.
+    assert_eq!(addresses(&result).len(), 2, "{result}");
+    serve(&container.netns, 80, "hello");
+    // From outside, from the node itself, and from another pod.
+    let other = runtime.container("b");
+    other.does("add");
+    for client in [outside, node.netns(), &other.netns] {
+        let heard = || match hears(client, node.underlay(), 8080) {
+            Ok(said) if said == "hello" => Ok(()),
+            other => Err(format!("{other:?}")),
+        };
+        wait_until("an answer through the node's port", PATIENCE, heard).unwrap();
+    }
+    let rules = || node.netns().run(&["iptables", "-t", "nat", "-S"]).unwrap();
+    assert!(rules().contains("8080"));
+    container.does("del");
+    assert!(!rules().contains("8080"));
+    other.does("del");
+    is_clean(&runtime);
+}
+
+#[test]
+fn bandwidth_shapes_the_pods_wire() {
+    let runtime = Runtime::new();
+    let node = runtime.node();
+    let shaper = json!({"type": "bandwidth", "capabilities": {"bandwidth": true}});
+    runtime.configure(VERSION, &[runtime.ours(json!({})), shaper]);
+    let limits = json!({"bandwidth": {
+        "ingressRate": 8_000_000, "ingressBurst": 800_000,
+        "egressRate": 8_000_000, "egressBurst": 800_000,
+    }});
+    let container = runtime.container("a").wishing(&limits);
+    let result = container.does("add");
+    container.does("check");
+    let address = addresses(&result)[0];
+    assert!(traffic::ping_until(node.netns(), address, PATIENCE).is_ok());
+    // Towards the pod; no upper bound is needed for a busy machine.
+    let rate = traffic::iperf_tcp(node.netns(), &container.netns, address, 2).unwrap();
+    assert!(rate.mbit_per_second < 16.0, "{rate:?}");
+    container.does("del");
+    is_clean(&runtime);
+}
+
+#[test]
+fn tuning_sets_what_is_inside() {
+    let runtime = Runtime::new();
+    let capability = json!({"capabilities": {"mac": true}});
+    let mut tuning = json!({"type": "tuning", "mtu": 1300,
+        "sysctl": {"net.ipv4.conf.eth0.arp_filter": "1", "net.core.somaxconn": "500"}});
+    runtime.configure(VERSION, &[runtime.ours(capability), tuning.clone()]);
+    let mac = json!({"mac": "02:11:22:33:44:55"});
+    let container = runtime.container("a").wishing(&mac);
+    let result = container.does("add");
+    container.does("check");
+    let link = container.netns.ip("-brief link show eth0").unwrap();
+    assert!(link.contains("02:11:22:33:44:55"), "{link}");
+    assert!(container.netns.ip("link show eth0").unwrap().contains("mtu 1300"));
+    let value = container.netns.run(&["cat", "/proc/sys/net/ipv4/conf/eth0/arp_filter"]);
+    assert_eq!(value.unwrap(), "1\n");
+    let node = runtime.node().netns();
+    assert!(traffic::ping_until(node, addresses(&result)[0], PATIENCE).is_ok());
+    container.does("del");
+
+    // An Ethernet address behind our back is a forged one: it is found, and goes nowhere.
+    tuning["capabilities"] = json!({"mac": true});
+    runtime.configure(VERSION, &[runtime.ours(json!({})), tuning]);
+    let container = runtime.container("b").wishing(&mac);
+    let result = container.does("add");
+    assert!(container.fails("check").contains("another Ethernet address"));
+    assert_eq!(traffic::ping(node, addresses(&result)[0], 3).unwrap().received, 0);
+    container.does("del");
+    is_clean(&runtime);
+}
