@@ -28,6 +28,8 @@ pub use pki::{Authority, AuthorityError};
 pub use report::{Applied, Fault, Report, TunnelHealth};
 pub use token::{Fingerprint, JoinRefused, ParseTokenError, Redemption, Token, TokenRecord};
 pub use views::{AgentVersion, Event, Joins, Reports, UnknownNode, Views};
+/// The messages themselves, for those who speak the protocol without [`client`] or [`server`].
+pub use wire::proto;
 pub use wire::{Digest, MAX_FROM_AGENT, MAX_FROM_CONTROLLER, OLDEST_VERSION, Position, VERSION};
 
 /// The name that every controller's certificate has, and that agents ask for.

@@ -13,7 +13,7 @@ use serde::Serialize;
     clippy::pedantic,
     reason = "it is generated"
 )]
-pub(crate) mod proto {
+pub mod proto {
     tonic::include_proto!("osier.fleet.v1");
 }
 

@@ -37,9 +37,9 @@ const MAX_FAULTS: usize = 100;
 /// Why a connection ended.
 #[derive(Debug, Error)]
 pub(crate) enum Ended {
-    #[error("the controller cannot be reached: {0}")]
-    Connect(io::Error),
-    #[error("the connection cannot be used: {0}")]
+    #[error("the controller cannot be reached")]
+    Connect(#[source] io::Error),
+    #[error("the connection cannot be used")]
     Channel(#[from] tonic::transport::Error),
     #[error("the controller ended it: {}", .0.message())]
     Status(#[from] Status),
@@ -86,7 +86,7 @@ impl Task {
             let expires = self.transport.validity().map(|validity| validity.until);
             self.state.send_modify(|state| {
                 state.connected = false;
-                state.problem = Some(ended.to_string());
+                state.problem = Some(with_causes(&ended));
                 state.certificate_expires = expires;
             });
             tracing::debug!(reason = %ended, "not following");
@@ -97,7 +97,7 @@ impl Task {
                 _ => {}
             }
             let wait = match ended {
-                Ended::Renewed => Duration::ZERO,
+                Ended::Renewed => self.options.backoff.wait(0),
                 _ => self.options.backoff.wait(failures),
             };
             failures += 1;
@@ -132,13 +132,17 @@ impl Task {
             link = open(self) => link,
             () = updates.closed() => return Ended::Stopped,
         };
-        match link {
-            Ok(link) => {
-                *failures = 0;
-                self.follow(link).await
-            }
-            Err(ended) => ended,
+        let link = match link {
+            Ok(link) => link,
+            Err(ended) => return ended,
+        };
+        let begun = Instant::now();
+        let ended = self.follow(link).await;
+        // Who is thrown out again and again must not come ever so fast.
+        if begun.elapsed() > self.options.backoff.most {
+            *failures = 0;
         }
+        ended
     }
 
     async fn follow(&mut self, mut link: Link) -> Ended {
@@ -355,6 +359,21 @@ fn report_message(report: &Report) -> proto::FromAgent {
 
 fn until(time: SystemTime) -> Instant {
     Instant::now() + time.duration_since(SystemTime::now()).unwrap_or_default()
+}
+
+/// An error in one line, with all that led to it.
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(next) = cause {
+        let said = next.to_string();
+        // Layers between repeat one another.
+        if !text.ends_with(&said) {
+            text = format!("{text}: {said}");
+        }
+        cause = next.source();
+    }
+    text
 }
 
 async fn maybe(at: Option<Instant>) {

@@ -150,7 +150,7 @@ fn params(
     let subject: String = subject.chars().take(64).collect();
     params.distinguished_name.push(DnType::CommonName, subject);
     params.serial_number = Some(SerialNumber::from_slice(&serial));
-    params.not_before = (now - SLACK).into();
+    params.not_before = (now - SLACK.min(lifetime / 10)).into();
     params.not_after = (now + lifetime).into();
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     params.use_authority_key_identifier_extension = true;

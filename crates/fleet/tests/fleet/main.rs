@@ -1,0 +1,8 @@
+//! A controller and agents, over loopback with TLS.
+#![allow(clippy::unwrap_used, reason = "a panic is the report")]
+
+mod join;
+mod rig;
+mod scale;
+mod security;
+mod stream;
