@@ -31,7 +31,7 @@ pub use export::{ExportError, ImportError, Imported, export, import};
 pub use key::{Key, KeyError};
 pub use memory::Memory;
 pub use position::{Epoch, ParsePositionError, Position, Revision};
-pub use store::{Page, Query, Reply, Store, Watch};
+pub use store::{Page, Query, Reply, Store, Watch, list_all};
 pub use transaction::{Condition, Operation, Transaction, TransactionError};
 
 /// How much of the past is kept, for watches to go on from.

@@ -82,6 +82,27 @@ pub struct Page {
     pub more: bool,
 }
 
+/// All documents with a prefix, as they were at one moment, on one page. When the past is cut off
+/// while the pages are read, begins anew.
+pub async fn list_all(store: &dyn Store, prefix: &str) -> Result<Page, ListError> {
+    'anew: loop {
+        let mut query = Query::under(prefix);
+        let mut all = store.list(query.clone()).await?;
+        while all.more {
+            query = query.behind(&all);
+            match store.list(query.clone()).await {
+                Ok(page) => {
+                    all.entries.extend(page.entries);
+                    all.more = page.more;
+                }
+                Err(ListError::Compacted { .. } | ListError::Unknown { .. }) => continue 'anew,
+                Err(error) => return Err(error),
+            }
+        }
+        return Ok(all);
+    }
+}
+
 // === impl Query ===
 
 impl Query {

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use osier_store::{
     Changes, CommitError, Condition, Embedded, Entry, Epoch, History, Key, ListError, Memory,
     Operation, Options, Position, Query, Revision, Store, Transaction, TransactionError, Watch,
-    WatchError,
+    WatchError, list_all,
 };
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 const KEEP: u64 = 20;
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 fn key(key: &str) -> Key {
     Key::new(key).unwrap()
@@ -168,6 +168,9 @@ fn large_documents_make_short_pages() {
             assert!(first.more && first.entries.len() == 16, "{name}");
             let second = store.list(query.behind(&first)).await.unwrap();
             assert!(!second.more && second.entries.len() == 2, "{name}");
+            let all = list_all(&*store, "").await.unwrap();
+            let pages = [first.entries, second.entries].concat();
+            assert!(!all.more && all.entries == pages && all.position == first.position, "{name}");
         }
     });
 }
@@ -498,7 +501,7 @@ async fn follow(mut store: Box<dyn Store>, folder: Option<&Path>, steps: &[Step]
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(32))]
+    #![proptest_config(ProptestConfig::with_cases(20))]
 
     #[test]
     fn every_store_is_its_model(steps in steps()) {
