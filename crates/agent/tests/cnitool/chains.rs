@@ -82,9 +82,29 @@ fn bandwidth_shapes_the_pods_wire() {
     container.does("check");
     let address = addresses(&result)[0];
     assert!(traffic::ping_until(node.netns(), address, PATIENCE).is_ok());
-    // Towards the pod; no upper bound is needed for a busy machine.
+    // Towards the pod only: a switch in userspace takes packets from the pod before the kernel's
+    // queue, by which the plugin would limit them, has seen them.
     let rate = traffic::iperf_tcp(node.netns(), &container.netns, address, 2).unwrap();
     assert!(rate.mbit_per_second < 16.0, "{rate:?}");
+    container.does("del");
+    is_clean(&runtime);
+}
+
+/// Instead of that plugin: what the switch limits itself.
+#[test]
+fn our_own_limits_are_the_switchs_meters() {
+    let runtime = Runtime::new();
+    let node = runtime.node();
+    runtime.configure("1.1.0", &[runtime.ours(json!({"capabilities": {"bandwidth": true}}))]);
+    let limits = json!({"bandwidth": {"ingressRate": 8_000_000, "egressRate": 8_000_000}});
+    let container = runtime.container("a").wishing(&limits);
+    let result = container.does("add");
+    container.does("check");
+    let (address, gateway) = (addresses(&result)[0], [10, 1, 1, 1].into());
+    assert!(traffic::ping_until(node.netns(), address, PATIENCE).is_ok());
+    let to = traffic::iperf_tcp(node.netns(), &container.netns, address, 2).unwrap();
+    let from = traffic::iperf_tcp(&container.netns, node.netns(), gateway, 2).unwrap();
+    assert!(to.mbit_per_second < 16.0 && from.mbit_per_second < 16.0, "{to:?} {from:?}");
     container.does("del");
     is_clean(&runtime);
 }
@@ -109,8 +129,21 @@ fn tuning_sets_what_is_inside() {
     assert!(traffic::ping_until(node, addresses(&result)[0], PATIENCE).is_ok());
     container.does("del");
 
-    // An Ethernet address behind our back is a forged one: it is found, and goes nowhere.
+    // Both may set the Ethernet address, if it is the same; the kernel then forgets who the router
+    // is, and the pod has to ask.
     tuning["capabilities"] = json!({"mac": true});
+    let capability = json!({"capabilities": {"mac": true}});
+    runtime.configure(VERSION, &[runtime.ours(capability), tuning.clone()]);
+    let container = runtime.container("both").wishing(&mac);
+    let result = container.does("add");
+    container.does("check");
+    assert_eq!(container.netns.ip("neighbour show nud permanent").unwrap(), "");
+    for address in addresses(&result) {
+        assert!(traffic::ping_until(node, address, PATIENCE).is_ok(), "{address}");
+    }
+    container.does("del");
+
+    // An Ethernet address behind our back is a forged one: it is found, and goes nowhere.
     runtime.configure(VERSION, &[runtime.ours(json!({})), tuning]);
     let container = runtime.container("b").wishing(&mac);
     let result = container.does("add");
