@@ -4,6 +4,7 @@
 //! does not hold. The tests of each crate include that crate's module and replay the corpus through
 //! the same functions, with the stable toolchain and without libFuzzer.
 
+pub mod agent;
 pub mod openflow;
 
 #[path = "../../crates/ovsdb/tests/hostile/targets.rs"]
