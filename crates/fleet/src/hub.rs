@@ -7,9 +7,10 @@
 use crate::views::{Event, UnknownNode, Views};
 use crate::wire::{Digest, Position, fabric_bytes, payload};
 use futures_util::stream::{BoxStream, StreamExt, unfold};
-use osier_model::{Change, Fabric, Key, NodeName};
+use osier_model::{Change, Fabric, Key, NetworkName, NodeName};
 use osier_span::{Cluster, Deltas, NodeView, Refused, Shared, Step};
 use std::collections::{HashMap, VecDeque};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::watch;
 
@@ -117,19 +118,48 @@ impl Hub {
     pub fn set_fabric(&self, revision: u64, fabric: Fabric) -> Result<(), Refused> {
         let mut state = self.lock();
         state.cluster.set_fabric(fabric.clone())?;
-        state.fabric = Arc::new(fabric);
-        state.revision = revision;
-        let nodes: Vec<NodeName> = state.feeds.keys().cloned().collect();
-        for node in nodes {
-            let digest = state.cluster.view_of(&node).map(|view| digest_of(&view));
-            if let (Some(feed), Some(digest)) = (state.feeds.get_mut(&node), digest) {
-                feed.entries.clear();
-                feed.steps = 0;
-                feed.base = (revision, digest);
-                feed.latest.send_replace(revision);
-            }
-        }
+        state.begin_anew(revision, fabric);
         Ok(())
+    }
+
+    /// Changes what holds for the whole cluster, and the model with it, all or none. Every node
+    /// gets its view anew.
+    pub fn apply_with_fabric(
+        &self,
+        revision: u64,
+        fabric: Fabric,
+        changes: Vec<Change>,
+    ) -> Result<(), Refused> {
+        let mut state = self.lock();
+        let before = state.cluster.fabric().clone();
+        state.cluster.set_fabric(fabric.clone())?;
+        let deltas = match state.cluster.apply(changes) {
+            Ok(deltas) => deltas,
+            Err(refused) => {
+                state.cluster.set_fabric(before)?;
+                return Err(refused);
+            }
+        };
+        for name in &deltas.removed {
+            state.feeds.remove(name);
+        }
+        state.begin_anew(revision, fabric);
+        Ok(())
+    }
+
+    /// Whether changes could be made now, all of them.
+    pub fn check(&self, changes: Vec<Change>) -> Result<(), Refused> {
+        self.lock().cluster.check(changes)
+    }
+
+    /// Who has an address in a network.
+    pub fn holder(&self, network: &NetworkName, address: IpAddr) -> Option<Key> {
+        self.lock().cluster.holder(network, address)
+    }
+
+    /// The nodes' names.
+    pub fn node_names(&self) -> Vec<NodeName> {
+        self.lock().cluster.node_names().cloned().collect()
     }
 
     /// The revision of the last change.
@@ -233,6 +263,26 @@ impl Views for Hub {
             }
         });
         Ok(futures_util::stream::iter(greeting).chain(events).boxed())
+    }
+}
+
+// === impl State ===
+
+impl State {
+    /// Every node's history starts again: what holds for the whole cluster is another.
+    fn begin_anew(&mut self, revision: u64, fabric: Fabric) {
+        self.fabric = Arc::new(fabric);
+        self.revision = revision;
+        let nodes: Vec<NodeName> = self.feeds.keys().cloned().collect();
+        for node in nodes {
+            let digest = self.cluster.view_of(&node).map(|view| digest_of(&view));
+            if let (Some(feed), Some(digest)) = (self.feeds.get_mut(&node), digest) {
+                feed.entries.clear();
+                feed.steps = 0;
+                feed.base = (revision, digest);
+                feed.latest.send_replace(revision);
+            }
+        }
     }
 }
 

@@ -14,6 +14,8 @@
 pub mod client;
 mod configuration;
 mod hub;
+#[cfg(test)]
+mod loopback;
 pub mod pki;
 mod report;
 pub mod server;

@@ -7,7 +7,7 @@
 mod backoff;
 mod cache;
 mod credentials;
-mod held;
+pub(crate) mod held;
 mod join;
 mod session;
 mod transport;

@@ -1,5 +1,6 @@
 //! Connections, and who is at their other end.
 
+use super::visitors::{Visitor, Visitors};
 use crate::pki::{ServerTls, Validity, identity_of};
 use futures_util::Stream;
 use osier_model::NodeName;
@@ -12,6 +13,7 @@ use std::time::{Duration, SystemTime};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::time::Sleep;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_stream::wrappers::ReceiverStream;
@@ -19,6 +21,8 @@ use tonic::transport::server::Connected;
 
 /// How long a handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(10);
+/// How long a connection without a certificate may last: enough to join.
+const VISIT: Duration = Duration::from_secs(30);
 
 /// Who is at the other end.
 #[derive(Debug, Clone, Default)]
@@ -38,6 +42,8 @@ pub struct Connection<IO> {
     peer: Peer,
     /// Its place among those that are allowed.
     _place: Option<OwnedSemaphorePermit>,
+    /// Who is nobody yet may not stay.
+    visit: Option<(Visitor, Pin<Box<Sleep>>)>,
 }
 
 // === impl Connection ===
@@ -45,7 +51,7 @@ pub struct Connection<IO> {
 impl<IO> Connection<IO> {
     /// A connection whose other end is known by other means than TLS: the caller vouches for it.
     pub fn trusted(io: IO, peer: Peer) -> Self {
-        Self { io, peer, _place: None }
+        Self { io, peer, _place: None, visit: None }
     }
 }
 
@@ -62,6 +68,11 @@ impl<IO: AsyncRead + Unpin> AsyncRead for Connection<IO> {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        if let Some((_, end)) = &mut self.visit
+            && end.as_mut().poll(cx).is_ready()
+        {
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
         Pin::new(&mut self.io).poll_read(cx, buf)
     }
 }
@@ -93,7 +104,7 @@ pub fn accept(
 ) -> impl Stream<Item = io::Result<Connection<TlsStream<TcpStream>>>> + use<> {
     let (sender, receiver) = mpsc::channel(16);
     let acceptor = TlsAcceptor::from(Arc::clone(&tls.config));
-    let places = Arc::new(Semaphore::new(most));
+    let (places, visitors) = (Arc::new(Semaphore::new(most)), Visitors::default());
     tokio::spawn(async move {
         loop {
             let place = Arc::clone(&places).acquire_owned().await;
@@ -110,13 +121,20 @@ pub fn accept(
                     continue;
                 }
             };
+            let Some(visitor) = visitors.enter(address.ip()) else {
+                tracing::debug!(%address, "too many connections without a certificate");
+                continue;
+            };
             let (sender, acceptor) = (sender.clone(), acceptor.clone());
             tokio::spawn(async move {
                 let _ = stream.set_nodelay(true);
                 match tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await {
                     Ok(Ok(io)) => {
                         let peer = peer(&io, address.ip());
-                        let connection = Connection { io, peer, _place: place.ok() };
+                        let stranger = peer.node.is_none();
+                        let visit =
+                            stranger.then(|| (visitor, Box::pin(tokio::time::sleep(VISIT))));
+                        let connection = Connection { io, peer, _place: place.ok(), visit };
                         let _ = sender.send(Ok(connection)).await;
                     }
                     Ok(Err(error)) => {

@@ -6,8 +6,9 @@
 mod allowance;
 mod connection;
 mod follow;
-mod parts;
+pub(crate) mod parts;
 mod sessions;
+mod visitors;
 
 pub use connection::{Connection, Peer, accept};
 
