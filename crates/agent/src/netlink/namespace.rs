@@ -1,6 +1,7 @@
 //! Network namespaces of pods: who they are, and working inside of one.
 
 use nix::sched::{CloneFlags, setns};
+use nix::sys::statfs::{NSFS_MAGIC, fstatfs};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
@@ -20,6 +21,12 @@ pub enum NamespaceError {
         path: String,
         /// Why.
         source: io::Error,
+    },
+    /// The path leads to something else.
+    #[error("{path} is no network namespace")]
+    Other {
+        /// The path.
+        path: String,
     },
     /// It cannot be entered.
     #[error("the network namespace {path} cannot be entered")]
@@ -64,6 +71,11 @@ impl Namespace {
     pub fn open(path: &str) -> Result<Self, NamespaceError> {
         let failed = |source| NamespaceError::Open { path: path.to_owned(), source };
         let file = File::open(path).map_err(failed)?;
+        // nsfs(5): the files of namespaces, and no others, are in it.
+        let kind = fstatfs(&file).map_err(|error| failed(error.into()))?.filesystem_type();
+        if kind != NSFS_MAGIC {
+            return Err(NamespaceError::Other { path: path.to_owned() });
+        }
         let found = file.metadata().map_err(failed)?;
         let id = NamespaceId { device: found.dev(), inode: found.ino() };
         Ok(Self { path: path.into(), file: Arc::new(file), id })
