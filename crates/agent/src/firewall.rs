@@ -14,11 +14,20 @@ use tokio::sync::Mutex;
 #[derive(Debug, Clone)]
 pub struct Firewall(Arc<Mutex<Table>>);
 
+/// Pods unlike others, by address.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Exceptions {
+    /// For whom the rule of translation does not hold.
+    pub masquerade: BTreeSet<IpAddr>,
+    /// Who may not reach themselves by an address that the machine translates.
+    pub hairpin: BTreeSet<IpAddr>,
+}
+
 #[derive(Debug, Default)]
 struct Table {
     masquerade: bool,
     pods: Vec<IpNet>,
-    exceptions: BTreeSet<IpAddr>,
+    exceptions: Exceptions,
 }
 
 // === impl Firewall ===
@@ -36,11 +45,8 @@ impl Firewall {
         table.apply().await
     }
 
-    /// For pods with these addresses the rule does not hold.
-    pub(crate) async fn set_exceptions(
-        &self,
-        exceptions: BTreeSet<IpAddr>,
-    ) -> Result<(), GatewayError> {
+    /// These pods are unlike others.
+    pub(crate) async fn set_exceptions(&self, exceptions: Exceptions) -> Result<(), GatewayError> {
         let mut table = self.0.lock().await;
         if table.exceptions == exceptions {
             return Ok(());

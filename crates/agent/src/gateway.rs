@@ -5,6 +5,7 @@
 //! machine's own network card is not touched. What shall be is computed here as values; the kernel
 //! is asked by `netlink`, and nftables by its own tool, in one transaction.
 
+use crate::firewall::Exceptions;
 use crate::netlink::{self, HostInterface, HostRoute, NetlinkError};
 use ipnet::IpNet;
 use osier_model::{Fabric, Mac, Node};
@@ -72,12 +73,18 @@ pub fn interface(node: &Node, pods: &[IpNet], mtu: u16) -> HostInterface {
 
 /// Our nftables table, anew, as one transaction. With `masquerade` what pods send outside gets the
 /// machine's address, but for those with an address among the exceptions; without, only theirs.
-pub fn nft_script(pods: &[IpNet], masquerade: bool, exceptions: &BTreeSet<IpAddr>) -> String {
+pub fn nft_script(pods: &[IpNet], masquerade: bool, exceptions: &Exceptions) -> String {
     let mut script = String::from(
         "add table inet osier\ndelete table inet osier\ntable inet osier {\n\
-         \tchain forward {\n\t\ttype filter hook forward priority filter - 5; policy accept;\n\
-         \t\tiifname \"osier0\" accept\n\t\toifname \"osier0\" accept\n\t}\n",
+         \tchain forward {\n\t\ttype filter hook forward priority filter - 5; policy accept;\n",
     );
+    for address in &exceptions.hairpin {
+        let family = if address.is_ipv4() { "ip" } else { "ip6" };
+        // Writing to a string cannot fail.
+        let _ = writeln!(script, "\t\t{family} saddr {address} {family} daddr {address} drop");
+    }
+    script.push_str("\t\tiifname \"osier0\" accept\n\t\toifname \"osier0\" accept\n\t}\n");
+    let exceptions = &exceptions.masquerade;
     script.push_str(&way_back(pods));
     if masquerade || !exceptions.is_empty() {
         script.push_str(
@@ -213,7 +220,7 @@ mod tests {
     #[test]
     fn only_what_leaves_the_cluster_is_translated() {
         let pods = [node().blocks[0], "10.2.0.0/16".parse().unwrap(), node().blocks[1]];
-        let nobody = BTreeSet::new();
+        let nobody = Exceptions::default();
         let script = nft_script(&pods, true, &nobody);
         let rule = "oifname != \"osier0\" ip saddr { 10.1.1.0/24, 10.2.0.0/16 } \
                     ip daddr != { 10.1.1.0/24, 10.2.0.0/16 } masquerade";
@@ -223,11 +230,14 @@ mod tests {
             script.contains("oifname \"osier0\" ip saddr 10.2.0.0/16 ct status dnat masquerade")
         );
         // One pod that is not like the others.
-        let one = BTreeSet::from(["10.1.1.9".parse().unwrap()]);
+        let masquerade = BTreeSet::from(["10.1.1.9".parse().unwrap()]);
+        let hairpin = BTreeSet::from(["fd01::9".parse().unwrap()]);
+        let one = Exceptions { masquerade, hairpin };
         let script = nft_script(&pods, true, &one);
         assert!(script.contains(" ip saddr != { 10.1.1.9 } ip daddr !="), "{script}");
         let script = nft_script(&pods, false, &one);
         assert!(script.contains("\"osier0\" ip saddr { 10.1.1.9 } ip daddr !="), "{script}");
-        assert!(!script.contains("ip6"), "{script}");
+        let rule = "\t\tip6 saddr fd01::9 ip6 daddr fd01::9 drop\n\t\tiifname";
+        assert!(script.contains(rule), "{script}");
     }
 }

@@ -60,6 +60,8 @@ pub struct PodPort {
     pub limits: Limits,
     /// Whether what it sends outside gets the machine's address; unsaid, as the agent has it.
     pub masquerade: Option<bool>,
+    /// Whether it may reach itself by an address that the machine translates.
+    pub hairpin: bool,
 }
 
 /// An address of a pod.
@@ -121,6 +123,11 @@ impl PodPort {
     /// Its addresses alone.
     pub fn ips(&self) -> impl Iterator<Item = IpAddr> {
         self.addresses.iter().map(PodAddress::address)
+    }
+
+    /// Whether the firewall treats it unlike others.
+    pub fn is_exception(&self) -> bool {
+        self.masquerade.is_some() || !self.hairpin
     }
 
     /// Whether it is in the network whose addresses are of the node's blocks.
@@ -249,6 +256,7 @@ pub(crate) mod tests {
                 egress: Some(Limit { rate: 2000, burst: None }),
             },
             masquerade: Some(false),
+            hairpin: false,
         }
     }
 

@@ -36,6 +36,7 @@ mod keys {
     pub(super) const INGRESS: &str = "osier-ingress-limit";
     pub(super) const EGRESS: &str = "osier-egress-limit";
     pub(super) const MASQUERADE: &str = "osier-masquerade";
+    pub(super) const HAIRPIN: &str = "osier-hairpin";
 }
 
 /// A record that is not whole.
@@ -85,6 +86,7 @@ impl PodPort {
             (keys::INGRESS, self.limits.ingress.map(limit_text)),
             (keys::EGRESS, self.limits.egress.map(limit_text)),
             (keys::MASQUERADE, self.masquerade.map(|yes| yes.to_string())),
+            (keys::HAIRPIN, (!self.hairpin).then(|| false.to_string())),
         ];
         let maybe = maybe.into_iter().filter_map(|(key, value)| Some((key, value?)));
         some.into_iter().chain(maybe).map(|(key, value)| (key.to_owned(), value)).collect()
@@ -140,6 +142,7 @@ fn read(host: &str, ofport: u16, ids: &Record<'_>) -> Result<PodPort, RecordErro
             egress: ids.maybe(keys::EGRESS, read_limit)?,
         },
         masquerade: ids.maybe(keys::MASQUERADE, parsed)?,
+        hairpin: ids.maybe(keys::HAIRPIN, parsed)?.unwrap_or(true),
     })
 }
 

@@ -45,20 +45,21 @@ pub fn set_up_host(interface: &HostInterface) -> Result<(), NetlinkError> {
         requests::set_link_mtu(name, index, interface.mtu),
         requests::set_link_up(name, index),
     ];
+    // First what shall be: with the last address of an interface all of its routes go.
+    for address in &interface.addresses {
+        batch.push(requests::add_address(name, index, (*address).into()));
+    }
+    for (to, via) in stale_routes(&netlink, index, interface)? {
+        batch.push(requests::delete_route(name, index, to, via));
+    }
     for (found, address) in addresses(&netlink)? {
         let local = matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local());
         if found == index && !local && !interface.addresses.contains(&address) {
             batch.push(requests::delete_address(name, index, address.into()));
         }
     }
-    for address in &interface.addresses {
-        batch.push(requests::add_address(name, index, (*address).into()));
-    }
     for (address, mac) in &interface.neighbours {
         batch.push(requests::add_neighbour(name, index, *address, *mac));
-    }
-    for (to, via) in stale_routes(&netlink, index, interface)? {
-        batch.push(requests::delete_route(name, index, to, via));
     }
     for HostRoute { destination, via, source } in &interface.routes {
         batch.push(requests::add_route(name, index, *destination, Some(*via), *source));

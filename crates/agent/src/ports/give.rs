@@ -2,7 +2,7 @@
 //! own blocks, or the controller, in this order.
 
 use super::grant::{self, Addresses, Grant, Target};
-use super::{PortError, Ports, ipam};
+use super::{PortError, Ports, ipam, is_first};
 use crate::addresses::AddressError;
 use crate::controller::PortRequest;
 use crate::desired::{Giver, PodPort};
@@ -30,7 +30,13 @@ impl Ports {
         }
         self.own_blocks().await?;
         let wish = self.0.switch.wish(key).await;
-        self.0.switch.with_view(|view| target(view, config, wish.as_ref())).await
+        let routes = wants_routes(config, key);
+        let target = |view: &View| {
+            let network = network(view, config, wish.as_ref())?;
+            let reaches = if routes { reaches(view, network) } else { Vec::new() };
+            Ok(Target { network: network.clone(), reaches })
+        };
+        self.0.switch.with_view(target).await
     }
 
     /// What the port gets, and from whom.
@@ -141,7 +147,18 @@ impl Ports {
     }
 }
 
-fn target(view: &View, config: &NetworkConfig, wish: Option<&Port>) -> Result<Target, PortError> {
+/// Whether it matters what the router reaches. To know that costs a look at all nodes, and a pod
+/// with a default route does without.
+fn wants_routes(config: &NetworkConfig, key: &PortKey) -> bool {
+    let other_ways = !is_first(key) || config.ipam != Ipam::Agent;
+    config.gateway_routes.unwrap_or(config.default_route.is_none() && other_ways)
+}
+
+fn network<'a>(
+    view: &'a View,
+    config: &NetworkConfig,
+    wish: Option<&Port>,
+) -> Result<&'a Network, PortError> {
     let networks = view.networks();
     let by_vni = |vni: u32| networks.values().find(|network| network.vni.get() == vni);
     let by_name = |name: &str| networks.values().find(|network| network.name.as_str() == name);
@@ -166,7 +183,7 @@ fn target(view: &View, config: &NetworkConfig, wish: Option<&Port>) -> Result<Ta
             said: network.name.to_string(),
         });
     }
-    Ok(Target { network: network.clone(), reaches: reaches(view, network) })
+    Ok(network)
 }
 
 /// What a network's router reaches beyond the link.

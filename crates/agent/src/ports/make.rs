@@ -50,9 +50,9 @@ impl Ports {
             let flows = self
                 .stage("flows", async { Ok(self.0.switch.add_flows(port, port.ofport).await?) });
             let firewall = async {
-                match port.masquerade {
-                    Some(_) => self.set_exceptions().await,
-                    None => Ok(()),
+                match port.is_exception() {
+                    true => self.set_exceptions().await,
+                    false => Ok(()),
                 }
             };
             let ((ofport, ()), (), ()) = tokio::try_join!(wired, flows, firewall)?;
@@ -89,7 +89,7 @@ impl Ports {
         }
         self.state().remove(&port.attachment, self.now());
         self.0.metrics.set_ports(self.count());
-        if port.masquerade.is_some()
+        if port.is_exception()
             && let Err(error) = self.set_exceptions().await
         {
             warn!(port = %port.key, %error, "the firewall still knows it");

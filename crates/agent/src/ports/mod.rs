@@ -1,7 +1,7 @@
 //! Pods' ports: made, checked and taken away, as a runtime asks.
 //!
-//! An ADD reserves, and then does at once what can be: the flows, and the wire with, behind it, the
-//! port and its record in the database, and the interface inside of the pod. It answers when all
+//! An ADD reserves, and then does at once what can be: the flows, the port and its record in the
+//! database, and the wire with, behind it, the interface inside of the pod. It answers when all
 //! are done, or undoes all. Calls for one port follow one another; those for different ports share
 //! transactions and bundles.
 
@@ -172,6 +172,7 @@ impl Ports {
             mtu: call.config.mtu.unwrap_or(u16::MAX).min(self.0.mtu.load(Ordering::Relaxed)),
             limits: limits(call.config.runtime.bandwidth),
             masquerade: call.config.masquerade.filter(|yes| *yes != self.0.config.masquerade),
+            hairpin: call.config.hairpin.unwrap_or(true),
         };
         let key = wish.key.clone();
         let reserved = self.state().reserve(wish, self.now());

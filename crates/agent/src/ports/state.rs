@@ -3,6 +3,7 @@
 use super::grant::{Addresses as Given, Routing};
 use crate::addresses::{AddressError, Addresses};
 use crate::desired::{Giver, PodAddress, PodPort, host_interface};
+use crate::firewall::Exceptions;
 use crate::netlink::NamespaceId;
 use ipnet::IpNet;
 use osier_cni::config::Attachment;
@@ -35,6 +36,7 @@ pub(super) struct Wish {
     pub(super) mtu: u16,
     pub(super) limits: Limits,
     pub(super) masquerade: Option<bool>,
+    pub(super) hairpin: bool,
 }
 
 /// See the module.
@@ -123,6 +125,7 @@ impl State {
             giver: wish.giver,
             limits: wish.limits,
             masquerade: wish.masquerade,
+            hairpin: wish.hairpin,
         });
         self.ports.insert(port.attachment.clone(), Arc::clone(&port));
         Ok(port)
@@ -155,12 +158,16 @@ impl State {
         }
     }
 
-    /// Addresses for which masquerading is not as usual.
-    pub(super) fn exceptions(&self, usual: bool) -> BTreeSet<IpAddr> {
-        let unusual = |port: &&Arc<PodPort>| {
-            port.in_default_network() && port.masquerade.is_some_and(|yes| yes != usual)
+    /// Pods that the firewall treats unlike others; `usual` is whether it translates.
+    pub(super) fn exceptions(&self, usual: bool) -> Exceptions {
+        let of = |unlike: &dyn Fn(&PodPort) -> bool| -> BTreeSet<IpAddr> {
+            let ports = self.ports.values().filter(|port| port.in_default_network());
+            ports.filter(|port| unlike(port)).flat_map(|port| port.ips()).collect()
         };
-        self.ports.values().filter(unusual).flat_map(|port| port.ips()).collect()
+        Exceptions {
+            masquerade: of(&|port| port.masquerade.is_some_and(|yes| yes != usual)),
+            hairpin: of(&|port| !port.hairpin),
+        }
     }
 
     /// In turn, so that a number rests for long before it is used again.
@@ -217,6 +224,7 @@ mod tests {
             mtu: 1400,
             limits: Limits::default(),
             masquerade: None,
+            hairpin: true,
         }
     }
 

@@ -90,3 +90,29 @@ fn routes_and_sizes_are_as_the_configuration_says() {
     assert!(traffic::ping_until(&pod.netns, [10, 1, 1, 1].into(), PATIENCE).is_ok());
     assert!(!pod.netns.ip("route").unwrap().contains("default"));
 }
+
+#[test]
+fn a_pod_reaches_itself_by_the_node_unless_told_not_to() {
+    let (lab, fabric) = one_node();
+    let node = &fabric.nodes()[0];
+    let agent = Agent::start(node, &view(&fabric, 24));
+    let mut pods = ["a", "b"].map(|name| Pod::new(&lab, name, &agent));
+    pods[1].config["hairpinMode"] = json!(false);
+    // As `portmap` does it: a port of the node for each.
+    node.netns().run(&["nft", "add", "table", "ip", "ports"]).unwrap();
+    let chain = "{ type nat hook prerouting priority dstnat; }";
+    node.netns().run(&["nft", "add", "chain", "ip", "ports", "in", chain]).unwrap();
+    let underlay = node.underlay().to_string();
+    let reached = pods.each_ref().map(|pod| {
+        let address = pod.addresses()[0];
+        let rule =
+            format!("ip daddr {underlay} tcp dport 8080 ip saddr {address} dnat to {address}:7000");
+        node.netns().run(&["nft", "add", "rule", "ip", "ports", "in", &rule]).unwrap();
+        let _listener = pod.netns.tcp_listen("0.0.0.0:7000".parse().unwrap()).unwrap();
+        let to = "8080";
+        pod.netns
+            .run(&["timeout", "5", "bash", "-c", &format!("</dev/tcp/{underlay}/{to}")])
+            .is_ok()
+    });
+    assert_eq!(reached, [true, false]);
+}
