@@ -1,7 +1,8 @@
 //! The ways, one by one: a packet, the tables that it goes through, and where it ends.
 //!
 //! Pods a and b are on the default network; r (and r2 on the other node) in a bridged network of
-//! the router red, s and t in one of the router blue, with the same addresses.
+//! the router red, s and t in one of the router blue, with the same addresses. Router red also has
+//! pod g, in a routed network, and pod q, which has limits and a larger interface than the tunnel.
 
 use osier_compiler::pipeline::Table::{self, *};
 
@@ -145,9 +146,27 @@ ways! {
     "ping of a router, IPv6": "in_port=r,icmp6,dl_src=0a:00:00:00:03:0a,dl_dst=0e:6f:73:69:65:72,ipv6_src=fd16::10,ipv6_dst=fd16::1,icmpv6_type=128,nw_ttl=64",
         &[Ingress, SpoofGuard, Dispatch, GatewayMac, Route, Route, Hop, Egress] => End::Port("r"), with ["src=fd16::1,dst=fd16::10", "icmpv6(type=129"];
 
+    // Between networks of a router, and a routed network's own router.
+    "from a bridged network to a routed one": "in_port=r,tcp,dl_src=0a:00:00:00:03:0a,dl_dst=0e:6f:73:69:65:72,nw_src=172.16.0.10,nw_dst=172.18.0.10,nw_ttl=64", ROUTED => End::Port("g"), with ["src=0e:6f:73:69:65:72,dst=0a:00:00:00:05:0a", "ttl=63"];
+    "and back, over the tunnel, IPv6": "in_port=g,tcp6,dl_src=0a:00:00:00:05:0a,dl_dst=0e:6f:73:69:65:72,ipv6_src=fd18::10,ipv6_dst=fd16::11,nw_ttl=64", ROUTED => End::Tunnel(300), with ["hlimit=63"];
+    "ping of a router from a routed network": "in_port=g,icmp,dl_src=0a:00:00:00:05:0a,dl_dst=0e:6f:73:69:65:72,nw_src=172.18.0.10,nw_dst=172.18.0.1,icmp_type=8,nw_ttl=64",
+        &[Ingress, SpoofGuard, Dispatch, GatewayMac, Route, Route, Hop, Egress] => End::Port("g"), with ["src=172.18.0.1,dst=172.18.0.10", "icmp(type=0"];
+    "ping of the same router's address elsewhere, IPv6": "in_port=g,icmp6,dl_src=0a:00:00:00:05:0a,dl_dst=0e:6f:73:69:65:72,ipv6_src=fd18::10,ipv6_dst=fd16::1,icmpv6_type=128,nw_ttl=64",
+        &[Ingress, SpoofGuard, Dispatch, GatewayMac, Route, Route, Hop, Egress] => End::Port("g"), with ["src=fd16::1,dst=fd18::10", "icmpv6(type=129"];
+    "ARP for the router of a routed network": "in_port=g,arp,dl_src=0a:00:00:00:05:0a,dl_dst=ff:ff:ff:ff:ff:ff,arp_op=1,arp_spa=172.18.0.10,arp_tpa=172.18.0.1,arp_sha=0a:00:00:00:05:0a",
+        &[Ingress, SpoofGuard, Dispatch, Arp, ArpResponder, Egress] => End::Port("g"), with ["sha=0e:6f:73:69:65:72"];
+
+    // Limits.
+    "from a pod with a limit, to the router's ping": "in_port=q,icmp,dl_src=0a:00:00:00:03:0c,dl_dst=0e:6f:73:69:65:72,nw_src=172.16.0.12,nw_dst=172.16.0.1,icmp_type=8,nw_ttl=64",
+        &[Ingress, SpoofGuard, Dispatch, GatewayMac, Route, Route, Hop, Egress] => End::Port("q"), with ["meter("];
+    "to a pod with a limit": "in_port=r,tcp,dl_src=0a:00:00:00:03:0a,dl_dst=0a:00:00:00:03:0c,nw_src=172.16.0.10,nw_dst=172.16.0.12,nw_ttl=64", BRIDGED => End::Port("q"), with ["meter("];
+    "to a pod with a limit, by the router": "in_port=g,tcp6,dl_src=0a:00:00:00:05:0a,dl_dst=0e:6f:73:69:65:72,ipv6_src=fd18::10,ipv6_dst=fd16::12,nw_ttl=64", ROUTED => End::Port("q"), with ["meter("];
+    "what may be too large, inside of a network": "in_port=q,tcp,dl_src=0a:00:00:00:03:0c,dl_dst=0a:00:00:00:03:0b,nw_src=172.16.0.12,nw_dst=172.16.0.11,nw_ttl=64",
+        &[Ingress, SpoofGuard, Dispatch, GatewayMac, Forward, Egress, TunnelOut, TunnelOut] => End::Measured, with ["le(tnl_push", "meter("];
+
     // To all of a network.
-    "broadcast to a neighbour on another node": "in_port=r,udp,dl_src=0a:00:00:00:03:0a,dl_dst=ff:ff:ff:ff:ff:ff,nw_src=172.16.0.10,nw_dst=255.255.255.255",
-        &[Ingress, SpoofGuard, Dispatch, GatewayMac, Forward, Flood] => End::Tunnel(300), with ["meter("];
+    "broadcast to neighbours here and there": "in_port=r,udp,dl_src=0a:00:00:00:03:0a,dl_dst=ff:ff:ff:ff:ff:ff,nw_src=172.16.0.10,nw_dst=255.255.255.255",
+        &[Ingress, SpoofGuard, Dispatch, GatewayMac, Forward, Flood] => End::Ports(&["q", "uplink"]), with ["meter(", "vni=0x12c"];
     "broadcast to a neighbour on this node": "in_port=s,udp,dl_src=0a:00:00:00:04:0a,dl_dst=ff:ff:ff:ff:ff:ff,nw_src=172.16.0.10,nw_dst=255.255.255.255",
         &[Ingress, SpoofGuard, Dispatch, GatewayMac, Forward, Flood] => End::Port("t"), with ["meter("];
     "multicast from the tunnel": "in_port=osier-tun,tun_src=198.51.100.2,tun_dst=198.51.100.1,tun_id=400,udp,dl_src=0a:00:00:00:04:77,dl_dst=01:00:5e:00:00:fb,nw_src=172.16.0.77,nw_dst=224.0.0.251",
