@@ -125,7 +125,9 @@ impl Target {
         }
         if self.is_default() {
             // There is one router, whatever a plugin thinks.
-            said.iter_mut().for_each(|route| route.via = None);
+            for route in &mut said {
+                route.via = None;
+            }
         }
         Routing { default, reaches, said }
     }

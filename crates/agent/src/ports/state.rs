@@ -277,7 +277,7 @@ mod tests {
 
     fn these(container: &str, vni: u32, address: &str) -> Wish {
         let given = Given::These(vec![PodAddress::whole(address.parse().unwrap(), None)]);
-        Wish { given, vni, ..wish(container, &format!("n:{container}")) }
+        Wish { vni, given, ..wish(container, &format!("n:{container}")) }
     }
 
     #[test]

@@ -21,6 +21,12 @@ fn wait_for_tunnel(node: &Node, wanted: &str) {
     .unwrap();
 }
 
+fn rewrite_views(nodes: &[Node], view: &str) {
+    for node in nodes {
+        rewrite_view(node, view);
+    }
+}
+
 fn mtu(pod: &Pod) -> String {
     let link = pod.netns.ip("link show eth0").unwrap();
     link.split("mtu ").nth(1).unwrap().split(' ').next().unwrap().to_owned()
@@ -42,8 +48,10 @@ fn a_changed_cluster_is_followed_without_a_restart() {
 
     // Another kind of tunnel: those who live go on, those who come have more room.
     let vxlan = geneve.replace("tunnel: geneve", "tunnel: vxlan");
-    nodes.iter().for_each(|node| rewrite_view(node, &vxlan));
-    nodes.iter().for_each(|node| wait_for_tunnel(node, "vxlan"));
+    rewrite_views(nodes, &vxlan);
+    for node in nodes {
+        wait_for_tunnel(node, "vxlan");
+    }
     reaches(&pods[0].netns, &given[2]);
     reaches(nodes[1].netns(), &given[0]);
     let new = wait_until("the larger MTU", PATIENCE, || {
@@ -57,7 +65,7 @@ fn a_changed_cluster_is_followed_without_a_restart() {
     // Another address of a node's tunnel.
     nodes[0].netns().ip("address add 198.51.100.101/24 dev br-phy").unwrap();
     let moved = vxlan.replace("tunnel: '198.51.100.1'", "tunnel: '198.51.100.101'");
-    nodes.iter().for_each(|node| rewrite_view(node, &moved));
+    rewrite_views(nodes, &moved);
     wait_for_tunnel(&nodes[0], "198.51.100.101");
     reaches(&pods[0].netns, &given[2]);
     reaches(&pods[2].netns, &given[1]);
@@ -73,8 +81,10 @@ fn a_changed_cluster_is_followed_without_a_restart() {
     reaches(nodes[0].netns(), &given[2]);
     // And back: a restart finds nothing to do.
     let back = wider.replace("tunnel: vxlan", "tunnel: geneve");
-    nodes.iter().for_each(|node| rewrite_view(node, &back));
-    nodes.iter().for_each(|node| wait_for_tunnel(node, "geneve"));
+    rewrite_views(nodes, &back);
+    for node in nodes {
+        wait_for_tunnel(node, "geneve");
+    }
     reaches(&pods[0].netns, &given[2]);
     let loss = pinger.stop().unwrap();
     assert_eq!(loss.lost, 0, "neighbours noticed: {loss:?}");

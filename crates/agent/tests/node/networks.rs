@@ -6,7 +6,7 @@ use crate::lab::{
 use osier_agent::Upstream;
 use osier_agent::controller::{Answer, AskError, Controller, PortRequest};
 use osier_agent::view::{ViewDocument, ViewUpdate, channel};
-use osier_model::{Change, Key, Mac, NodeName, Object, Port, PortKey};
+use osier_model::{Change, Identity, Key, Limits, Mac, NodeName, Object, Port, PortKey};
 use osier_testbed::{Fabric, Family, Lab, Netns, traffic, wait_until};
 use serde_json::json;
 use std::io::{Read, Write};
@@ -216,17 +216,11 @@ impl Controller for Knows {
         self.asked.lock().unwrap().push(request.clone());
         let PortRequest { key, node, network, .. } = request;
         let addresses: Vec<IpAddr> = vec!["10.5.0.20".parse().unwrap()];
-        let (mac, identity) = (Mac([2, 0, 0, 0, 0, 0x20]), Default::default());
+        let (mac, identity) = (Mac([2, 0, 0, 0, 0, 0x20]), Identity::default());
         let port = match key.device.as_str() {
-            "shop:a" => Ok(Port {
-                key,
-                network,
-                node,
-                mac,
-                addresses,
-                identity,
-                limits: Default::default(),
-            }),
+            "shop:a" => {
+                Ok(Port { key, network, node, mac, addresses, identity, limits: Limits::default() })
+            }
             _ => Err(AskError::Refused("no address is left".to_owned())),
         };
         Box::pin(std::future::ready(port))

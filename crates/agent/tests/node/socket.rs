@@ -11,7 +11,6 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 /// Nobody, everywhere.
 const NOBODY: u32 = 65534;
@@ -129,13 +128,8 @@ fn many_who_say_nothing_do_not_keep_others_out() {
     })
     .unwrap();
     // More than it serves at once; the last ones wait in the kernel's queue.
-    let silent: Vec<UnixStream> = (0..300)
-        .map_while(|_| {
-            let stream = UnixStream::connect(&socket).ok()?;
-            stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-            Some(stream)
-        })
-        .collect();
+    let silent: Vec<UnixStream> =
+        (0..300).map_while(|_| UnixStream::connect(&socket).ok()).collect();
     assert!(silent.len() > 256, "{}", silent.len());
     pod.add();
     assert_eq!(pod_ports(node).len(), 1);
