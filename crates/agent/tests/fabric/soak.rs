@@ -8,9 +8,10 @@
 use crate::cluster::{Addressing, AgentProcess, Cluster};
 use crate::lab::{PATIENCE, Pod, addresses, pod_links, pod_ports, succeeds};
 use osier_testbed::traffic::Conversation;
-use osier_testbed::{Lab, Node, Signal, wait_until};
+use osier_testbed::{Lab, Signal, wait_until};
 use serde_json::json;
 use std::collections::HashMap;
+use std::fs;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::Output;
@@ -112,7 +113,7 @@ fn soak(plan: &Plan) {
     });
     let steady = ["s0", "s1"].map(|name| cluster.pod(0, name));
     let given = steady.each_ref().map(Pod::addresses);
-    let before = Leftovers::of(&cluster.fabric.nodes()[0]);
+    let before = Leftovers::of(&cluster);
     let steady_talk = Conversation::start(&steady[0].netns, &steady[1].netns, given[1][0]).unwrap();
 
     let runtime = Runtime {
@@ -142,14 +143,15 @@ fn soak(plan: &Plan) {
         killer.join().unwrap();
         assert!(results.iter().all(Result::is_ok), "a worker failed");
     });
+    let mut chance = Chance(plan.seed);
     for slot in &runtime.slots {
-        runtime.end(slot.lock().unwrap().take());
+        runtime.end(slot.lock().unwrap().take(), &mut chance);
     }
     let spent = started.elapsed();
     eprintln!("soak: {:?} in {spent:.1?}", runtime.tally);
     let talk = steady_talk.stop().unwrap();
     eprintln!("soak: the steady connection had {talk:?}");
-    before.wait_until_again(&cluster.fabric.nodes()[0]);
+    before.wait_until_again(&cluster);
     every_address_is_free(&cluster, &given);
 }
 
@@ -190,7 +192,7 @@ impl Runtime {
             *slot = match slot.take() {
                 None => self.create(n, &mut chance),
                 pod => {
-                    self.end(pod);
+                    self.end(pod, &mut chance);
                     None
                 }
             };
@@ -200,29 +202,34 @@ impl Runtime {
     /// A new sandbox; if its network cannot be made, it goes again, as the kubelet does it.
     fn create(&self, n: usize, chance: &mut Chance) -> Option<Pod> {
         let pod = Pod::at(&self.lab, &format!("p{n}"), &self.socket);
-        let mut call = pod.begin("ADD", &pod.path());
-        if chance.below(10) == 0 {
-            sleep(chance.part_of(CALL));
-            call.kill().unwrap();
-            self.tally.plugins_killed.fetch_add(1, Relaxed);
-        }
-        let output = call.wait_with_output().unwrap();
+        let output = self.call(&pod, "ADD", chance);
         if output.status.success() && !output.stdout.is_empty() {
             self.tally.added.fetch_add(1, Relaxed);
             self.hold(&pod, &addresses(&succeeds(&output)));
             return Some(pod);
         }
         self.tally.refused.fetch_add(1, Relaxed);
-        self.end(Some(pod));
+        self.end(Some(pod), chance);
         None
     }
 
+    /// Calls the plugin, and kills it now and then before it is done.
+    fn call(&self, pod: &Pod, command: &str, chance: &mut Chance) -> Output {
+        let mut call = pod.begin(command, &pod.path());
+        if chance.below(10) == 0 {
+            sleep(chance.part_of(CALL));
+            call.kill().unwrap();
+            self.tally.plugins_killed.fetch_add(1, Relaxed);
+        }
+        call.wait_with_output().unwrap()
+    }
+
     /// Detaches a pod, as often as it takes, and takes its namespace away.
-    fn end(&self, pod: Option<Pod>) {
+    fn end(&self, pod: Option<Pod>, chance: &mut Chance) {
         let Some(pod) = pod else { return };
         // From here on others may have its addresses.
         self.held().retain(|_, holder| *holder != pod.name);
-        let delete = || match pod.call("DEL") {
+        let delete = || match self.call(&pod, "DEL", chance) {
             output if output.status.success() => Ok(()),
             output => Err(said(&output)),
         };
@@ -255,10 +262,15 @@ struct Leftovers {
     links: usize,
     flows: Vec<String>,
     groups: Vec<String>,
+    /// Under `/run/netns`.
+    namespaces: Vec<String>,
+    /// Namespaces that the agent has open: they would not go.
+    kept: usize,
 }
 
 impl Leftovers {
-    fn of(node: &Node) -> Self {
+    fn of(cluster: &Cluster) -> Self {
+        let node = &cluster.fabric.nodes()[0];
         let sorted = |text: String| {
             let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
             lines.sort();
@@ -272,16 +284,35 @@ impl Leftovers {
             links: pod_links(node),
             flows: ofctl("dump-flows"),
             groups: ofctl("dump-groups"),
+            namespaces: namespaces(cluster.lab.id()),
+            kept: kept_namespaces(cluster.agents[0].process.pid()),
         }
     }
 
-    fn wait_until_again(&self, node: &Node) {
-        let now = || match Self::of(node) {
+    fn wait_until_again(&self, cluster: &Cluster) {
+        let now = || match Self::of(cluster) {
             now if now == *self => Ok(()),
             now => Err(format!("{now:#?}, and before there was {self:#?}")),
         };
         wait_until("all to be as before", PATIENCE, now).unwrap();
     }
+}
+
+fn namespaces(lab: &str) -> Vec<String> {
+    let names = fs::read_dir("/run/netns").unwrap().map(|entry| entry.unwrap().file_name());
+    let names = names.map(|name| name.into_string().unwrap());
+    let mut names: Vec<String> = names.filter(|name| name.starts_with(lab)).collect();
+    names.sort();
+    names
+}
+
+fn kept_namespaces(pid: u32) -> usize {
+    let files = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten();
+    let targets = files.filter_map(|file| fs::read_link(file.path()).ok());
+    targets
+        .map(|target| target.display().to_string())
+        .filter(|target| target.starts_with("net:") || target.contains("/netns/"))
+        .count()
 }
 
 /// Each address of the block can be had, but for those in use: none was forgotten.
