@@ -49,10 +49,10 @@ fn portmap_leads_from_the_nodes_port_to_the_pod() {
     // No CHECK: Debian's portmap 1.1.1 looks for the rules of IPv4 among those of IPv6.
     assert_eq!(addresses(&result).len(), 2, "{result}");
     serve(&container.netns, 80, "hello");
-    // From outside, from the node itself, and from another pod.
+    // From outside, from the node itself, from another pod, and from the pod itself.
     let other = runtime.container("b");
     other.does("add");
-    for client in [outside, node.netns(), &other.netns] {
+    for client in [outside, node.netns(), &other.netns, &container.netns] {
         let heard = || match hears(client, node.underlay(), 8080) {
             Ok(said) if said == "hello" => Ok(()),
             other => Err(format!("{other:?}")),
