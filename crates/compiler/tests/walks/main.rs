@@ -12,8 +12,9 @@ mod scenario;
 mod trace;
 mod ways;
 
-use osier_testbed::{Fabric, Family, Lab, Node, Tunnel};
+use osier_testbed::{Fabric, Family, Lab, Node, Tunnel, wait_until};
 use scenario::Scenario;
+use std::time::Duration;
 use trace::Trace;
 use ways::{End, WAYS, Way};
 
@@ -31,7 +32,9 @@ async fn switch(fabric: &Fabric) {
         let add = ["add-port", BRIDGE, &name, "--", "set", "interface", &name, "type=internal"];
         ovs.vsctl(&[&add[..], &[&number]].concat()).unwrap();
     }
-    // Else the trace ends where the other node's neighbour entry is missing.
+    // Else the trace ends where the route or the neighbour entry of the other node is missing.
+    let route = || ovs.appctl(&["ovs/route/lookup", "198.51.100.2"]).map(drop);
+    wait_until("the switch to know the underlay", Duration::from_secs(30), route).unwrap();
     ovs.appctl(&["tnl/neigh/set", Node::PHYSICAL, "198.51.100.2", "02:00:00:00:00:02"]).unwrap();
     real_switch::program(ovs, BRIDGE, &scenario.compiler()).await;
 }
