@@ -367,8 +367,8 @@ fn with_causes(error: &dyn std::error::Error) -> String {
     let mut cause = error.source();
     while let Some(next) = cause {
         let said = next.to_string();
-        // Layers between repeat one another.
-        if !text.ends_with(&said) {
+        // Layers between repeat one another, and a status says it all at once.
+        if !text.ends_with(&said) && !next.is::<Status>() {
             text = format!("{text}: {said}");
         }
         cause = next.source();

@@ -39,15 +39,20 @@ async fn still_serves(rig: &Rig) {
 async fn only_certificates_of_our_authority_that_hold_now_are_good() {
     let rig = rig().await;
     let now = SystemTime::now();
-    let other = Authority::generate("test", now).unwrap();
-    // It trusts the real one, and shows a certificate of its own authority.
-    let mut forged = credentials(&other, "n1", HOUR, now);
-    forged.authority = rig.authority.certificate().clone();
+    // They trust the real one, and show a certificate of another: of its name, and of none we know.
+    let forged = |name: &str| {
+        let tls = credentials(&Authority::generate(name, now).unwrap(), "n1", HOUR, now);
+        AgentTls { authority: rig.authority.certificate().clone(), ..tls }
+    };
     let expired = credentials(&rig.authority, "n1", HOUR, now - 2 * HOUR);
     let early = credentials(&rig.authority, "n1", HOUR, now + 2 * HOUR);
-    for (tls, alert) in
-        [(forged, "UnknownCA"), (expired, "CertificateExpired"), (early, "BadCertificate")]
-    {
+    for (tls, alert) in [
+        (forged("test"), "DecryptError"),
+        (forged("other"), "UnknownCA"),
+        (expired, "CertificateExpired"),
+        // The protocol has no other word for it.
+        (early, "CertificateExpired"),
+    ] {
         let agent = Agent::start(options("n1"), agent_of(&rig, tls)).await;
         agent.problem(alert).await;
     }
