@@ -6,8 +6,9 @@ use crate::cluster::Cluster;
 use crate::delta::Ref;
 use crate::error::Refused;
 use crate::shared::Shared;
-use osier_model::{Change, Invalid, Key, Network, Object, Port, Problem, Reach};
+use osier_model::{Change, Invalid, Key, Network, NetworkName, Object, Port, Problem, Reach};
 use rustc_hash::FxHashMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// Changes whose objects are in their places, and right.
@@ -27,12 +28,17 @@ pub(crate) struct Item {
     pub(crate) now: Option<Arc<Shared>>,
 }
 
-// === impl Batch ===
+/// Changes whose objects are in their places, right or wrong, and what it takes to undo that.
+struct Placed {
+    items: Vec<Item>,
+    held: Vec<(Ref, Claim)>,
+    taken: Vec<Claim>,
+}
 
-impl Batch {
-    /// Puts the objects in their places. On an error all is as it was.
-    pub(crate) fn place(cluster: &mut Cluster, changes: Vec<Change>) -> Result<Self, Refused> {
-        let changes = net(cluster, changes)?;
+// === impl Placed ===
+
+impl Placed {
+    fn new(cluster: &mut Cluster, changes: Vec<(Key, Option<Object>)>) -> Self {
         let mut items = Vec::with_capacity(changes.len());
         for (key, object) in changes {
             let at = cluster.find(&key).unwrap_or_else(|| cluster.reserve(&key));
@@ -59,28 +65,45 @@ impl Batch {
         for item in &items {
             cluster.set(item.at, item.now.clone());
         }
-        let mut taken = Vec::new();
-        let checked = items
-            .iter()
-            .try_for_each(|item| cluster.check(item))
-            .and_then(|()| items.iter().try_for_each(|item| cluster.claim(item, &mut taken)))
-            .and_then(|()| items.iter().try_for_each(|item| cluster.check_blocks(item)));
-        if let Err(refused) = checked {
-            for claim in taken {
-                cluster.claims.release(claim);
-            }
-            for item in &items {
-                cluster.set(item.at, item.was.clone());
-            }
-            for (at, claim) in held {
-                // They were held side by side before.
-                let _ = cluster.claims.take(claim, at);
-            }
-            for item in items.iter().filter(|item| item.was.is_none()) {
-                cluster.vacate(&item.key);
-            }
+        Self { items, held, taken: Vec::new() }
+    }
+
+    fn check(&mut self, cluster: &mut Cluster) -> Result<(), Refused> {
+        let Self { items, taken, .. } = self;
+        items.iter().try_for_each(|item| cluster.check_item(item))?;
+        items.iter().try_for_each(|item| cluster.claim(item, taken))?;
+        items.iter().try_for_each(|item| cluster.check_blocks(item))
+    }
+
+    fn undo(self, cluster: &mut Cluster) {
+        for claim in self.taken {
+            cluster.claims.release(claim);
+        }
+        for item in &self.items {
+            cluster.set(item.at, item.was.clone());
+        }
+        for (at, claim) in self.held {
+            // They were held side by side before.
+            let _ = cluster.claims.take(claim, at);
+        }
+        for item in self.items.iter().filter(|item| item.was.is_none()) {
+            cluster.vacate(&item.key);
+        }
+    }
+}
+
+// === impl Batch ===
+
+impl Batch {
+    /// Puts the objects in their places. On an error all is as it was.
+    pub(crate) fn place(cluster: &mut Cluster, changes: Vec<Change>) -> Result<Self, Refused> {
+        let changes = net(cluster, changes)?;
+        let mut placed = Placed::new(cluster, changes);
+        if let Err(refused) = placed.check(cluster) {
+            placed.undo(cluster);
             return Err(refused);
         }
+        let items = placed.items;
         let index = (0..).zip(&items).map(|(i, item)| (item.at, i)).collect();
         Ok(Self { items, index })
     }
@@ -134,6 +157,21 @@ fn invalid(key: &Key, field: impl std::fmt::Display, problem: Problem) -> Refuse
 }
 
 impl Cluster {
+    /// Whether changes could be made, all of them; nothing is changed, and nobody notices.
+    pub fn check(&mut self, changes: Vec<Change>) -> Result<(), Refused> {
+        let changes = net(self, changes)?;
+        let mut placed = Placed::new(self, changes);
+        let checked = placed.check(self);
+        placed.undo(self);
+        checked
+    }
+
+    /// Who has an address in a network: a port, or the network itself for its gateway.
+    pub fn holder(&self, network: &NetworkName, address: IpAddr) -> Option<Key> {
+        let claim = Claim::Address(self.networks.id(network)?, address);
+        self.shared(self.claims.holder(claim)?).map(|shared| shared.object().key())
+    }
+
     fn claims_of(&self, at: Ref, object: &Object) -> Vec<(Field, Claim)> {
         claims_of(object, self.around(at, object))
     }
@@ -184,7 +222,7 @@ impl Cluster {
     }
 
     /// References, and what else depends on other objects.
-    fn check(&self, item: &Item) -> Result<(), Refused> {
+    fn check_item(&self, item: &Item) -> Result<(), Refused> {
         match (item.at, item.now.as_ref().map(|shared| shared.object())) {
             (_, Some(Object::Port(port))) => self.check_port(&item.key, port),
             (Ref::Network(id), Some(Object::Network(network))) => {

@@ -111,6 +111,11 @@ impl Claims {
         }
     }
 
+    /// Who has it, if it is no prefix.
+    pub(crate) fn holder(&self, claim: Claim) -> Option<Ref> {
+        self.single.get(&claim).copied()
+    }
+
     /// Whose prefix an address is of.
     pub(crate) fn owner_of(&self, space: Space, address: IpAddr) -> Option<Ref> {
         let ((s, _), (prefix, owner)) = self.prefixes.range((space, address)..).next()?;

@@ -26,6 +26,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("osier-resource", &["osier-model"]),
     ("osier-span", &["osier-model"]),
     ("osier-fleet", &["osier-model", "osier-span"]),
+    (
+        "osier-controller",
+        &["osier-fleet", "osier-model", "osier-resource", "osier-span", "osier-store"],
+    ),
     ("osier-southbound", &["osier-openflow", "osier-ovsdb"]),
     ("osier-bench", &["osier-openflow", "osier-ovsdb", "osier-southbound", "osier-testbed"]),
     ("xtask", &["osier-compiler", "osier-ovsdb"]),

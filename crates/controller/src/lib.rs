@@ -1,0 +1,18 @@
+//! The controller: one place that knows the whole model, and tells each node what it needs.
+//!
+//! [`Engine`] is the way in: it allocates, checks, stores and publishes. Around it, the API gives
+//! the model to people over HTTPS, and the fleet's server gives each agent its view. The controller
+//! owns nothing that it cannot rebuild from its store.
+
+mod audit;
+pub mod config;
+pub mod credentials;
+mod engine;
+mod metrics;
+mod pki;
+
+pub use engine::{
+    AllocationRules, Effect, Engine, Exhausted, Operation, Outcome, StartError, Started, Write,
+    WriteError, Written,
+};
+pub use metrics::Metrics;

@@ -1,0 +1,136 @@
+//! What the controller counts, in Prometheus' text.
+
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::{Registry, Unit};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::{Duration, SystemTime};
+
+type Requests = Family<[(&'static str, String); 3], Counter>;
+type Seconds = Gauge<f64, AtomicU64>;
+
+/// All counters; a cheap handle.
+#[derive(Debug, Clone)]
+pub struct Metrics {
+    registry: Arc<Registry>,
+    requests: Requests,
+    request_time: Histogram,
+    commit_time: Histogram,
+    writes: Counter,
+    commits: Counter,
+    revision: Gauge,
+    nodes_connected: Gauge,
+    nodes_converged: Gauge,
+    watches: Gauge,
+    limited: Counter,
+    audit_failures: Counter,
+    certificates: Family<[(&'static str, String); 1], Seconds>,
+}
+
+/// From a tenth of a millisecond to some three seconds.
+fn histogram() -> Histogram {
+    Histogram::new(exponential_buckets(0.0001, 2.0, 16))
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let mut r = Registry::with_prefix("osier_controller");
+        let metrics = Self {
+            registry: Arc::default(),
+            requests: Requests::default(),
+            request_time: histogram(),
+            commit_time: histogram(),
+            writes: Counter::default(),
+            commits: Counter::default(),
+            revision: Gauge::default(),
+            nodes_connected: Gauge::default(),
+            nodes_converged: Gauge::default(),
+            watches: Gauge::default(),
+            limited: Counter::default(),
+            audit_failures: Counter::default(),
+            certificates: Family::default(),
+        };
+        let m = metrics.clone();
+        r.register("requests", "Requests, by method, route and status", m.requests);
+        let (seconds, help) = (Unit::Seconds, "Time of requests, but for watches");
+        r.register_with_unit("request", help, seconds.clone(), m.request_time);
+        r.register_with_unit("commit", "Time of commits", seconds.clone(), m.commit_time);
+        r.register("writes", "Writes that were stored", m.writes);
+        r.register("commits", "Commits: several writes may share one", m.commits);
+        r.register("revision", "Where the store is", m.revision);
+        r.register("nodes_connected", "Nodes whose agents are connected", m.nodes_connected);
+        r.register("nodes_converged", "Nodes whose switches are as wanted", m.nodes_converged);
+        r.register("watches", "Watches that are open", m.watches);
+        r.register("rate_limited", "Requests that came too fast", m.limited);
+        r.register("audit_failures", "Lines of the audit log that were lost", m.audit_failures);
+        let help = "When a certificate ends, in seconds since 1970";
+        r.register_with_unit("certificate_expiry", help, seconds, m.certificates);
+        Self { registry: Arc::new(r), ..metrics }
+    }
+}
+
+impl Metrics {
+    /// All of it, as Prometheus reads it.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        // Writing to a string cannot fail.
+        let _ = encode(&mut text, &self.registry);
+        text
+    }
+
+    pub(crate) fn request(&self, method: &str, route: &str, status: u16, took: Duration) {
+        let labels = [
+            ("method", method.to_owned()),
+            ("route", route.to_owned()),
+            ("status", status.to_string()),
+        ];
+        self.requests.get_or_create(&labels).inc();
+        self.request_time.observe(took.as_secs_f64());
+    }
+
+    pub(crate) fn committed(&self, took: Duration) {
+        self.commits.inc();
+        self.commit_time.observe(took.as_secs_f64());
+    }
+
+    pub(crate) fn round(&self, writes: usize, revision: u64) {
+        self.writes.inc_by(u64::try_from(writes).unwrap_or(u64::MAX));
+        self.revision.set(i64::try_from(revision).unwrap_or(i64::MAX));
+    }
+
+    pub(crate) fn nodes(&self, connected: usize, converged: usize) {
+        self.nodes_connected.set(i64::try_from(connected).unwrap_or(i64::MAX));
+        self.nodes_converged.set(i64::try_from(converged).unwrap_or(i64::MAX));
+    }
+
+    pub(crate) fn watch_began(&self) {
+        self.watches.inc();
+    }
+
+    pub(crate) fn watch_ended(&self) {
+        self.watches.dec();
+    }
+
+    pub(crate) fn limited(&self) {
+        self.limited.inc();
+    }
+
+    pub(crate) fn audit_failed(&self) {
+        self.audit_failures.inc();
+    }
+
+    /// When the certificate of somebody ends.
+    pub(crate) fn certificate(&self, of: &str, ends: SystemTime) {
+        let seconds = ends.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        self.certificates.get_or_create(&[("of", of.to_owned())]).set(seconds.as_secs_f64());
+    }
+
+    /// Somebody is gone.
+    pub(crate) fn certificate_gone(&self, of: &str) {
+        self.certificates.remove(&[("of", of.to_owned())]);
+    }
+}
