@@ -78,10 +78,13 @@ fn changes(hub: &Hub, nodes: u32, first: u64, network: &str) -> Result<u64, Fail
         let node = round % nodes;
         let tenant = format!("tenant-{}", node % nodes.div_ceil(10));
         let network = if network == "tenant" { tenant.as_str() } else { network };
-        let change = put(json!({"kind": "port", "device": format!("shop:new-{}", round % 500),
-            "interface": "eth0", "node": format!("node-{node}"), "network": network,
-            "mac": format!("0a:59:00:00:{:02x}:{:02x}", round >> 8, round & 255),
-            "addresses": [format!("10.{}.{}.{}", node >> 8, node & 255, 200 + round % 50)]}))?;
+        let device = round % 500;
+        let host = 100 + device / nodes;
+        // It differs each time, and nobody else's.
+        let mac = format!("0a:59:{:02x}:{:02x}:{:02x}:00", round / 500, device >> 8, device & 255);
+        let change = put(json!({"kind": "port", "device": format!("shop:new-{device}"),
+            "interface": "eth0", "node": format!("node-{node}"), "network": network, "mac": mac,
+            "addresses": [format!("10.{}.{}.{host}", node >> 8, node & 255)]}))?;
         revision += 1;
         told += u32::try_from(hub.apply(revision, vec![change])?.changed.len())?;
     }

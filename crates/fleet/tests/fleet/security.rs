@@ -76,7 +76,7 @@ async fn nobody_takes_anothers_name() {
 #[tokio::test]
 async fn a_certificate_is_renewed_in_time_and_ends_the_stream_when_not() {
     let rig = rig().await;
-    let short = || rig.credentials("n1", Duration::from_secs(6));
+    let short = || rig.credentials("n1", Duration::from_secs(10));
     let agent = Agent::start(options("n1"), agent_of(&rig, short())).await;
     rig.heard.converged("n1", 1).await;
     let late = SystemTime::now() + HOUR;
