@@ -58,9 +58,7 @@ fn one_by_one(rounds: usize) -> Result<Vec<Figure>> {
         ours.clear()?;
         rival.clear()?;
     }
-    let stages = cluster.stages(0)?;
-    let stages: Vec<_> = stages.iter().map(|(name, mean)| format!("{name} {mean:.2?}")).collect();
-    eprintln!("  mean times in the agent: {}", stages.join(", "));
+    tell_stages(&cluster)?;
     Ok(vec![Figure::times(&ONE_BY_ONE, wall(&our_times), wall(&rival_times))])
 }
 
@@ -91,7 +89,16 @@ fn at_once(rounds: usize) -> Result<Vec<Figure>> {
         calls.clear()?;
         Ok(Cost { wall, cpu: Duration::ZERO })
     })?;
+    tell_stages(&cluster)?;
     Ok(vec![Figure::times(&AT_ONCE, wall(&costs.ours), wall(&costs.rival))])
+}
+
+/// Where the agent's time goes.
+fn tell_stages(cluster: &Cluster) -> Result<()> {
+    let stages = cluster.stages(0)?;
+    let stages: Vec<_> = stages.iter().map(|(name, mean)| format!("{name} {mean:.2?}")).collect();
+    eprintln!("  mean times in the agent: {}", stages.join(", "));
+    Ok(())
 }
 
 fn wall(costs: &[Cost]) -> Duration {

@@ -104,7 +104,8 @@ fn cpu(usage: Usage) -> Duration {
 impl Display for Cost {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { wall, cpu } = self;
-        write!(f, "{wall:.3?}, {cpu:.3?} of CPU")
+        write!(f, "{wall:.3?}")?;
+        if cpu.is_zero() { Ok(()) } else { write!(f, ", {cpu:.3?} of CPU") }
     }
 }
 
