@@ -40,4 +40,8 @@ for netns in /run/netns/"$1"-*; do
     [ -e "$netns" ] && ip netns delete "${netns##*/}"
 done
 
+grep -F " $2/" /proc/mounts | cut -d" " -f2 | while read -r mount; do
+    umount -l "$mount"
+done
+
 rm -rf -- "$2"

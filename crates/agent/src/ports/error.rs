@@ -8,6 +8,8 @@ use crate::switch::SwitchError;
 use osier_cni::delegate::DelegateError;
 use osier_cni::spec::{Code, Error};
 use osier_model::NameError;
+use osier_ovsdb::session::TransactError;
+use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error as ThisError;
 
@@ -83,6 +85,9 @@ pub enum PortError {
     /// The switch.
     #[error(transparent)]
     Switch(#[from] SwitchError),
+    /// The database fails again and again.
+    #[error("the switch's database does not take changes: see its disk and its log")]
+    Database(#[source] Arc<TransactError>),
     /// Something needed is not there.
     #[error("{0} is away")]
     Away(&'static str),
@@ -110,6 +115,7 @@ impl PortError {
             | Self::NoNetwork
             | Self::UnknownNetwork(_)
             | Self::Away(_)
+            | Self::Database(_)
             | Self::Controller(AskError::Later(_))
             | Self::Deadline(_) => Code::TRY_AGAIN_LATER,
             Self::CutOff => Code::LIMITED_CONNECTIVITY,

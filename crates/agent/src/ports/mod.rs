@@ -11,6 +11,7 @@ mod grant;
 mod ipam;
 mod locks;
 mod make;
+mod patience;
 mod state;
 
 pub use error::PortError;
@@ -183,7 +184,8 @@ impl Ports {
                 return Err(error.into());
             }
         };
-        if let Err(error) = self.make(&port, &namespace, deadline).await {
+        let made = self.unless_refused(self.make(&port, &namespace, deadline)).await;
+        if let Err(error) = made {
             warn!(port = %port.key, %error, "undone");
             // Nothing is left when the runtime hears of it.
             self.take_away(&port, locked).await.finished().await;

@@ -10,8 +10,18 @@ fn rate(from: &Netns, to: &Netns, address: IpAddr) -> f64 {
     traffic::iperf_udp(from, to, address, 3, 60).unwrap().mbit_per_second
 }
 
-fn within(rate: f64, wanted: f64) -> bool {
-    (0.7 * wanted..1.3 * wanted).contains(&rate)
+/// Never more than so, give or take what a burst is; and if the machine has the time, not less.
+fn is_limited(from: &Netns, to: &Netns, address: IpAddr, wanted: f64) {
+    let mut seen = Vec::new();
+    for _ in 0..5 {
+        let rate = rate(from, to, address);
+        assert!(rate < 1.3 * wanted, "{rate} of {wanted} Mbit/s");
+        if rate > 0.7 * wanted {
+            return;
+        }
+        seen.push(rate);
+    }
+    panic!("{seen:?} of {wanted} Mbit/s");
 }
 
 fn meters(node: &Node) -> String {
@@ -33,7 +43,6 @@ fn a_runtime_limits_a_pod() {
     let view = view(&fabric, 24);
     let agent = Agent::start(node, &view);
     let mut pod = Pod::new(&lab, "a", &agent);
-    // As the kubelet sends it: a burst that means none.
     pod.config["runtimeConfig"] = json!({"bandwidth": {
         "ingressRate": 20_000_000, "ingressBurst": 2_000_000,
         "egressRate": 10_000_000, "egressBurst": 1_000_000,
@@ -43,18 +52,15 @@ fn a_runtime_limits_a_pod() {
     let others = free.addresses();
     for (to, other) in [(given[0], others[0]), (given[1], others[1])] {
         traffic::ping_until(&free.netns, to, PATIENCE).unwrap();
-        let ingress = rate(&free.netns, &pod.netns, to);
-        assert!(within(ingress, 20.0), "{ingress}");
-        let egress = rate(&pod.netns, &free.netns, other);
-        assert!(within(egress, 10.0), "{egress}");
+        is_limited(&free.netns, &pod.netns, to, 20.0);
+        is_limited(&pod.netns, &free.netns, other, 10.0);
     }
     // The next agent knows, and touches nothing.
     let before = meters(node);
     agent.stop().unwrap();
     let agent = Agent::start(node, &view);
     assert_eq!(meters(node), before);
-    let ingress = rate(&free.netns, &pod.netns, given[0]);
-    assert!(within(ingress, 20.0), "{ingress}");
+    is_limited(&free.netns, &pod.netns, given[0], 20.0);
     pod.call("DEL");
     wait_until("its meters to be gone", PATIENCE, || match meters(node) {
         text if text.contains("rate=20000") => Err(text),
@@ -85,8 +91,7 @@ fn the_view_limits_a_living_pod() {
     rewrite_view(node, &limited("8000000"));
     wait_for_meter(node, "rate=8000");
     traffic::ping_until(&pod.netns, to, PATIENCE).unwrap();
-    let egress = rate(&pod.netns, &free.netns, to);
-    assert!(within(egress, 8.0), "{egress}");
+    is_limited(&pod.netns, &free.netns, to, 8.0);
     // Without the view's word it is as its runtime wanted it: free.
     rewrite_view(node, &base);
     wait_until("its meter to be gone", PATIENCE, || match meters(node) {
@@ -95,5 +100,5 @@ fn the_view_limits_a_living_pod() {
     })
     .unwrap();
     let egress = rate(&pod.netns, &free.netns, to);
-    assert!(egress > 20.0, "{egress}");
+    assert!(egress > 1.3 * 8.0, "{egress}");
 }

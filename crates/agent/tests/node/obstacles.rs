@@ -8,6 +8,8 @@ use osier_agent::desired::host_interface;
 use osier_cni::config::Attachment;
 use osier_testbed::{traffic, wait_until};
 use std::error::Error;
+use std::path::PathBuf;
+use std::process::Command;
 
 fn causes(error: &(dyn Error + 'static)) -> String {
     let causes = std::iter::successors(Some(error), |cause| (*cause).source());
@@ -88,13 +90,13 @@ fn a_database_that_refuses_is_said_and_nothing_stays() {
     let node = &fabric.nodes()[0];
     let agent = Agent::start(node, &view(&fabric, 24));
     let pod = Pod::new(&lab, "a", &agent);
-    // It follows another server that is not there, and writes nothing: as with a full disk, each
-    // transaction is answered by an error.
+    // It follows another server that is not there, and takes no orders meanwhile.
     let database = |command: &[&str]| node.ovs().database().appctl(command).unwrap();
     database(&["ovsdb-server/set-active-ovsdb-server", "tcp:127.0.0.1:1"]);
     database(&["ovsdb-server/connect-active-ovsdb-server"]);
     let error = pod.fails("ADD");
-    assert!(error["code"] == 100 || error["code"] == 11, "{error}");
+    assert_eq!(error["code"], 100, "{error}");
+    assert!(error["details"].as_str().unwrap().contains("the database refused"), "{error}");
     assert_eq!(pod_links(node), 0);
     assert!(pod.netns.ip("link show eth0").is_err());
     database(&["ovsdb-server/disconnect-active-ovsdb-server"]);
@@ -124,4 +126,65 @@ fn pools_that_overlap_are_refused() {
     let pod = Pod::new(&lab, "a", &agent);
     pod.add();
     assert!(traffic::ping_until(&pod.netns, [10, 1, 1, 1].into(), PATIENCE).is_ok());
+}
+
+/// A small disk, until it is dropped.
+struct Disk(PathBuf);
+
+impl Disk {
+    fn new(path: PathBuf) -> Self {
+        let path = path.to_str().unwrap();
+        let mount = ["-t", "tmpfs", "-o", "size=256k", "osier-test", path];
+        assert!(Command::new("mount").args(mount).status().unwrap().success());
+        Self(path.into())
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        // The lab's janitor does it otherwise.
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_full_disk_is_said_and_nothing_stays() {
+    let (lab, mut fabric) = one_node();
+    let text = view(&fabric, 24);
+    let disk = Disk::new(lab.make_dir("disk").unwrap());
+    let node = &mut fabric.nodes_mut()[0];
+    node.kill_ovsdb();
+    let (database, moved) = (node.ovs().dir().join("db"), disk.0.join("db"));
+    std::fs::copy(&database, &moved).unwrap();
+    std::fs::remove_file(&database).unwrap();
+    std::os::unix::fs::symlink(&moved, &database).unwrap();
+    node.start_ovsdb().unwrap();
+    let node = &fabric.nodes()[0];
+    let agent = Agent::start(node, &text);
+    let pods = ["a", "b"].map(|name| Pod::new(&lab, name, &agent));
+    let given = pods[0].addresses();
+    let rest = disk.0.join("rest");
+    assert!(std::fs::write(&rest, vec![0; 1 << 20]).is_err(), "the disk is full");
+    // And what was left of the database's last page, too.
+    let fill = |n: u32| {
+        let value = format!("external_ids:fill={n:0200}");
+        node.ovs().vsctl(&["--no-wait", "set", "Open_vSwitch", ".", &value]).is_ok()
+    };
+    assert!(!(0..100).all(fill));
+    let error = pods[1].fails("ADD");
+    assert_eq!(error["code"], 11, "{error}");
+    assert!(error["msg"].as_str().unwrap().contains("does not take changes"), "{error}");
+    assert!(error["details"].as_str().unwrap().contains("I/O error"), "{error}");
+    assert_eq!((pod_ports(node).len(), pod_links(node)), (1, 1));
+    assert!(pods[1].netns.ip("link show eth0").is_err());
+    // Who lives goes on, and with room again so do others.
+    assert!(traffic::ping_until(node.netns(), given[0], PATIENCE).is_ok());
+    std::fs::remove_file(rest).unwrap();
+    wait_until("room on the disk", PATIENCE, || {
+        let output = pods[1].call("ADD");
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        if output.status.success() { Ok(()) } else { Err(said) }
+    })
+    .unwrap();
+    drop(agent);
 }
