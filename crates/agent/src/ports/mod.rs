@@ -208,7 +208,15 @@ impl Ports {
         let Some(port) = self.state().get(attachment) else {
             // An agent that died over an ADD may have left a wire without a record.
             let host = host_interface(attachment, |_| false);
-            tokio::task::spawn_blocking(move || netlink::delete_own_link(&host));
+            let (ports, attachment) = (self.clone(), attachment.clone());
+            let tidy = move || match ports.state().get(&attachment) {
+                None => netlink::delete_own_link(&host),
+                Some(_) => Ok(()),
+            };
+            // To its end: the next ADD may make one of that name.
+            if let Ok(Err(error)) = tokio::task::spawn_blocking(tidy).await {
+                warn!(%error, "a wire without a port was not deleted");
+            }
             return;
         };
         let locked = self.0.locks.lock(&port.key).await;

@@ -133,10 +133,9 @@ struct Disk(PathBuf);
 
 impl Disk {
     fn new(path: PathBuf) -> Self {
-        let path = path.to_str().unwrap();
-        let mount = ["-t", "tmpfs", "-o", "size=256k", "osier-test", path];
-        assert!(Command::new("mount").args(mount).status().unwrap().success());
-        Self(path.into())
+        let mount = ["-t", "tmpfs", "-o", "size=256k", "osier-test"];
+        assert!(Command::new("mount").args(mount).arg(&path).status().unwrap().success());
+        Self(path)
     }
 }
 
