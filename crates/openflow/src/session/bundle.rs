@@ -6,7 +6,7 @@
 
 use super::burst::{Burst, Encode, PutError, framed};
 use super::error::{BundleError, Refusal, RequestError};
-use super::handle::Session;
+use super::handle::{Posed, Session};
 use crate::message::{BundleControl, BundleFlags, BundleStep, Message, kind, put_prefix};
 use crate::wire::{EncodeError, Writer};
 
@@ -26,9 +26,9 @@ impl Session {
         flags: BundleFlags,
         messages: impl IntoIterator<Item = M>,
     ) -> Result<(), BundleError> {
-        let bundle = OpenBundle::open(self, flags).await.map_err(BundleError::Prepare)?;
+        let (bundle, opened) = OpenBundle::open(self, flags).await.map_err(BundleError::Prepare)?;
         let mut burst = Burst::new(self.clone());
-        match bundle.fill(&mut burst, messages).await {
+        match bundle.fill(opened, &mut burst, messages).await {
             Ok(()) => bundle.commit(&burst).await,
             Err(error) => {
                 bundle.discard().await;
@@ -45,17 +45,19 @@ fn first(burst: &Burst) -> Option<Refusal> {
 // === impl OpenBundle ===
 
 impl OpenBundle {
-    async fn open(session: &Session, flags: BundleFlags) -> Result<Self, RequestError> {
+    /// Asks for a bundle. What goes into it need not wait for the answer.
+    async fn open(session: &Session, flags: BundleFlags) -> Result<(Self, Posed), RequestError> {
         let (session, bundle_id) = (session.clone(), session.next_bundle());
         let mut bundle = Self { session, bundle_id, flags, open: false };
-        bundle.step(BundleStep::OpenRequest).await?;
+        let opened = bundle.session.pose(&bundle.control(BundleStep::OpenRequest)).await?;
         bundle.open = true;
-        Ok(bundle)
+        Ok((bundle, opened))
     }
 
-    /// Adds all messages and closes the bundle.
+    /// Adds all messages and closes the bundle, in one go; only then answers are waited for.
     async fn fill<M: Encode>(
         &self,
+        opened: Posed,
         burst: &mut Burst,
         messages: impl IntoIterator<Item = M>,
     ) -> Result<(), BundleError> {
@@ -74,6 +76,7 @@ impl OpenBundle {
         }
         burst.flush().await.map_err(BundleError::Prepare)?;
         let closed = self.step(BundleStep::CloseRequest).await;
+        opened.answer().await.map_err(BundleError::Prepare)?;
         match first(burst) {
             Some(refusal) => Err(BundleError::Message(refusal)),
             None => closed.map_err(BundleError::Prepare),

@@ -43,6 +43,13 @@ struct Shared {
     closed: watch::Receiver<Option<Arc<SessionError>>>,
 }
 
+/// A request that is on its way.
+#[derive(Debug)]
+pub(super) struct Posed {
+    session: Session,
+    answered: oneshot::Receiver<Result<Message, RequestError>>,
+}
+
 // === impl Session ===
 
 impl Session {
@@ -92,6 +99,11 @@ impl Session {
 
     /// Sends a request and waits for its answer.
     pub async fn request(&self, message: &Message) -> Result<Message, RequestError> {
+        self.pose(message).await?.answer().await
+    }
+
+    /// Sends a request and waits for nothing but its place in the queue.
+    pub(super) async fn pose(&self, message: &Message) -> Result<Posed, RequestError> {
         if protocol::reply_to(message.kind()).is_none() {
             return Err(RequestError::NotARequest(protocol::name(message.kind())));
         }
@@ -99,10 +111,7 @@ impl Session {
         encode(message, &mut w)?;
         let (answer, answered) = oneshot::channel();
         self.ask(message.kind(), w, Answer::One(answer)).await?;
-        match answered.await {
-            Ok(answer) => answer,
-            Err(_) => Err(self.ended().await),
-        }
+        Ok(Posed { session: self.clone(), answered })
     }
 
     /// Sends a multipart request; its answer comes in parts, as fast as they are read.
@@ -208,6 +217,18 @@ impl Session {
         tokio::select! {
             Ok(permit) = Arc::clone(semaphore).acquire_many_owned(n) => Ok(permit),
             error = self.ended() => Err(error),
+        }
+    }
+}
+
+// === impl Posed ===
+
+impl Posed {
+    /// Waits for the answer.
+    pub(super) async fn answer(self) -> Result<Message, RequestError> {
+        match self.answered.await {
+            Ok(answer) => answer,
+            Err(_) => Err(self.session.ended().await),
         }
     }
 }
