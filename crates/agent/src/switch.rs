@@ -18,8 +18,13 @@ use osier_southbound::flows::{self, CookieClass, FlowReconciler};
 use osier_southbound::rows::{self, RowReconciler};
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::Duration;
 use thiserror::Error;
 use tokio::sync::Mutex;
+use tokio::time::timeout;
+
+/// How long a switch may take to find a wire, before it is asked what is wrong.
+const ATTACH_PATIENCE: Duration = Duration::from_secs(2);
 
 /// What the switch did not do.
 #[derive(Debug, Error)]
@@ -150,10 +155,26 @@ impl Switch {
         Ok(settling.await?)
     }
 
-    /// Attaches a port, with its record: its number at the switch.
-    pub async fn add_rows(&self, port: &PodPort) -> Result<u16, SwitchError> {
-        let settling = self.rows.put(port.owner(), port.rows(&self.bridge)).await?;
-        let applied = settling.await?;
+    /// Asks for a port, with its record. Its wire may come later: the switch looks for it when an
+    /// interface of the machine changes. That is faster than the other order, in which the switch
+    /// first looks at all its ports because there is a wire, and then again because of the row.
+    pub async fn add_rows(&self, port: &PodPort) -> Result<rows::Settling, SwitchError> {
+        let transaction = rows::Transaction::new().put(port.owner(), port.rows(&self.bridge));
+        Ok(self.rows.transaction(transaction.wait(rows::Wait::Attached)).await?)
+    }
+
+    /// Waits until a port that was asked for, and whose wire is there, is attached: its number at
+    /// the switch.
+    pub async fn attached(
+        &self,
+        port: &PodPort,
+        asked: rows::Settling,
+    ) -> Result<u16, SwitchError> {
+        let applied = match timeout(ATTACH_PATIENCE, asked).await {
+            Ok(applied) => applied?,
+            // Late, or impossible: to be told which.
+            Err(_) => self.rows.put(port.owner(), port.rows(&self.bridge)).await?.await?,
+        };
         let number = applied.ofport(&port.host).and_then(|number| u16::try_from(number).ok());
         number.ok_or_else(|| SwitchError::NoNumber(port.host.clone()))
     }

@@ -5,10 +5,15 @@ use super::requests;
 use ipnet::IpNet;
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::address::AddressAttribute;
-use netlink_packet_route::link::LinkAttribute;
+use netlink_packet_route::link::{LinkAttribute, State};
 use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteProtocol};
 use osier_model::Mac;
 use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+/// How long the kernel may take to let an interface carry packets, and how often to look.
+const CARRIER_PATIENCE: Duration = Duration::from_secs(1);
+const CARRIER_PAUSE: Duration = Duration::from_micros(200);
 
 /// What an interface of the machine shall be.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -158,6 +163,24 @@ pub(super) fn index_of(netlink: &Netlink, name: &str) -> Result<u32, NetlinkErro
         _ => None,
     });
     index.ok_or_else(missing)
+}
+
+/// Waits until an interface that is up, and whose other end is, too, carries packets: the kernel
+/// sees to that a little later, and drops what is sent meanwhile.
+pub(super) fn wait_for_carrier(netlink: &Netlink, name: &str) -> Result<(), NetlinkError> {
+    let works = LinkAttribute::OperState(State::Up);
+    let end = Instant::now() + CARRIER_PATIENCE;
+    loop {
+        let told = netlink.execute(vec![requests::get_link(name)])?;
+        let up = told.iter().any(|message| {
+            matches!(message, RouteNetlinkMessage::NewLink(link) if link.attributes.contains(&works))
+        });
+        // Behind that it is as good as it gets: there is no more to be done for it.
+        if up || Instant::now() >= end {
+            return Ok(());
+        }
+        std::thread::sleep(CARRIER_PAUSE);
+    }
 }
 
 /// Keeps the kernel from speaking on an interface that belongs to the switch: it would answer ARP

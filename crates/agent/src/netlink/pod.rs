@@ -42,15 +42,24 @@ pub struct PodState {
 }
 
 /// Makes the interface ready for use: when this is done, the pod can talk. The other end, `host` in
-/// our own namespace, is silenced before.
+/// our own namespace, is silenced before, and carries packets behind it.
 pub async fn set_up_pod(
     namespace: &Namespace,
     host: String,
     interface: PodInterface,
 ) -> Result<Result<(), NetlinkError>, NamespaceError> {
-    let silence = move || host::silence(&host);
-    let set_up = move |silenced: Result<(), _>| silenced.and_then(|()| set_up(&interface));
-    namespace.within_behind(silence, set_up).await
+    let name = host.clone();
+    let outside = move || {
+        host::silence(&name)?;
+        // It stays in our own namespace.
+        Netlink::open()
+    };
+    let inside = move |outside: Result<Netlink, _>| {
+        let outside = outside?;
+        set_up(&interface)?;
+        host::wait_for_carrier(&outside, &host)
+    };
+    namespace.within_behind(outside, inside).await
 }
 
 /// What the interface is now.

@@ -35,18 +35,18 @@ impl Ports {
         let work = async {
             let interface = port.interface(self.full_checksums());
             let wired = async {
-                // The switch can attach only what is there.
+                let asked = self.0.switch.add_rows(port).await?;
                 self.stage("veth", make_veth(port, namespace)).await?;
                 tokio::try_join!(
-                    self.stage("rows", async { Ok(self.0.switch.add_rows(port).await?) }),
+                    self.stage("rows", async { Ok(self.0.switch.attached(port, asked).await?) }),
                     self.stage("namespace", async {
                         let host = port.host.clone();
                         Ok(netlink::set_up_pod(namespace, host, interface).await??)
                     }),
                 )
             };
-            // Flows need only the port's number, which we choose: they go ahead, while the switch
-            // has nothing else to do.
+            // Flows need only the port's number, which we choose: they go first, before the switch
+            // is busy with the port.
             let flows = self
                 .stage("flows", async { Ok(self.0.switch.add_flows(port, port.ofport).await?) });
             let firewall = async {
@@ -55,7 +55,7 @@ impl Ports {
                     false => Ok(()),
                 }
             };
-            let ((ofport, ()), (), ()) = tokio::try_join!(wired, flows, firewall)?;
+            let ((), (ofport, ()), ()) = tokio::try_join!(flows, wired, firewall)?;
             if ofport != port.ofport {
                 // Somebody else had the number that we asked for.
                 self.0.switch.add_flows(port, ofport).await?;

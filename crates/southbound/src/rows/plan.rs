@@ -139,6 +139,9 @@ pub enum Wait {
     /// `ovs-vswitchd` has acted on it, and every interface works.
     #[default]
     Switch,
+    /// Every interface works. Unlike with [`Self::Switch`], one that does not is waited for: what it
+    /// needs may be on its way, and the switch looks again when an interface of the machine changes.
+    Attached,
 }
 
 /// New plans of some owners, accepted or rejected together.

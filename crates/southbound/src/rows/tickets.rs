@@ -109,10 +109,15 @@ impl Ticket {
         let mut applied = Applied::default();
         for key in &self.places {
             for state in desired.interfaces_of(key) {
-                if self.wait == Wait::Switch
-                    && let Some(trouble) = desired.failed(key, &state)
-                {
-                    return Some(Err(Arc::new(trouble).into()));
+                match self.wait {
+                    Wait::Database => {}
+                    Wait::Switch => {
+                        if let Some(trouble) = desired.failed(key, &state) {
+                            return Some(Err(Arc::new(trouble).into()));
+                        }
+                    }
+                    Wait::Attached if state.ofport.is_some_and(|number| number >= 0) => {}
+                    Wait::Attached => return None,
                 }
                 applied.interfaces.push(state);
             }
