@@ -11,6 +11,8 @@
 //!
 //! What objects mean is the model's; where the model is stored is the controller's.
 
+pub mod ask;
+mod attach;
 pub mod client;
 mod configuration;
 mod hub;
@@ -24,6 +26,7 @@ mod token;
 mod views;
 mod wire;
 
+pub use attach::{AttachError, AttachRequest, Attachments};
 pub use configuration::{Block, NodeConfiguration};
 pub use hub::{HistoryLimits, Hub};
 pub use pki::{Authority, AuthorityError};
@@ -32,7 +35,9 @@ pub use token::{Fingerprint, JoinRefused, ParseTokenError, Redemption, Token, To
 pub use views::{AgentVersion, Event, Joins, Reports, UnknownNode, Views};
 /// The messages themselves, for those who speak the protocol without [`client`] or [`server`].
 pub use wire::proto;
-pub use wire::{Digest, MAX_FROM_AGENT, MAX_FROM_CONTROLLER, OLDEST_VERSION, Position, VERSION};
+pub use wire::{
+    Digest, MAX_ANSWER_PART, MAX_FROM_AGENT, MAX_FROM_CONTROLLER, OLDEST_VERSION, Position, VERSION,
+};
 
 /// The name that every controller's certificate has, and that agents ask for.
 pub const SERVER_NAME: &str = "controller.osier";

@@ -36,6 +36,8 @@ pub struct Report {
     pub versions: BTreeMap<String, String>,
     /// What is wrong, in words, by what it is wrong with: `switch`, `clock`, `mtu` and so on.
     pub problems: BTreeMap<String, String>,
+    /// Whether the agent was told to leave its switch as it is.
+    pub paused: bool,
     /// When the agent's certificate ends, in seconds since 1970.
     pub certificate_expires: Option<u64>,
 }
@@ -50,4 +52,7 @@ pub struct TunnelHealth {
     /// Round trip, in microseconds.
     #[serde(default)]
     pub round_trip_us: Option<u64>,
+    /// When it last answered, in seconds since 1970.
+    #[serde(default)]
+    pub last_seen: Option<u64>,
 }

@@ -26,6 +26,8 @@ pub const OLDEST_VERSION: u32 = 1;
 pub const MAX_FROM_AGENT: usize = 1 << 20;
 /// The longest message from the controller, in bytes.
 pub const MAX_FROM_CONTROLLER: usize = 4 << 20;
+/// The longest part of an answer, in bytes.
+pub const MAX_ANSWER_PART: usize = 32 << 10;
 /// A part of a batch is closed when it has so many bytes.
 pub(crate) const PART: usize = 256 << 10;
 

@@ -4,6 +4,8 @@
 //! handle. An agent starts from the view on disk, without anybody's help, and goes on with it for
 //! as long as there is no controller. What a view means is for the agent to know.
 
+mod asks;
+mod attach;
 mod backoff;
 mod cache;
 mod credentials;
@@ -12,20 +14,25 @@ mod join;
 mod session;
 mod transport;
 
+pub use asks::{Reply, Unwanted};
 pub use backoff::Backoff;
 pub use cache::CacheError;
 pub use credentials::{Credentials, CredentialsError};
 pub use join::{JoinError, Joined, join};
 pub use transport::{BoxIo, Renewal, TlsTransport, Transport};
 
+use crate::ask::Ask;
 use crate::report::{Applied, Fault, Report};
+use crate::wire::proto::fleet_client::FleetClient;
 use cache::Cache;
+use futures_util::future::BoxFuture;
 use held::Held;
 use osier_model::{Change, Fabric, NodeName, Object};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
+use tonic::transport::Channel;
 
 /// Updates that wait for the agent. The controller's stream waits with them.
 const QUEUE: usize = 16;
@@ -105,11 +112,29 @@ pub struct Received {
     pub snapshots: u64,
 }
 
+/// Answers the controller's questions.
+pub trait Answers: Send + Sync + 'static {
+    /// Answers a question, to its end; an error says why that is not possible. It is dropped when
+    /// nobody wants the answer any more, or it takes too long.
+    fn answer(&self, ask: Ask, reply: Reply) -> BoxFuture<'static, Result<(), String>>;
+}
+
+/// Answers nothing.
+struct Silent;
+
+impl Answers for Silent {
+    fn answer(&self, _: Ask, _: Reply) -> BoxFuture<'static, Result<(), String>> {
+        Box::pin(std::future::ready(Err("this agent answers no questions".to_owned())))
+    }
+}
+
 /// A handle on the client's task. The task ends with the last handle, or with the receiver.
 #[derive(Debug, Clone)]
 pub struct ControllerClient {
     outbox: Arc<watch::Sender<Outbox>>,
     state: watch::Receiver<LinkState>,
+    /// The connection in use.
+    current: watch::Receiver<Option<FleetClient<Channel>>>,
 }
 
 /// What the agent tells: only the last of each counts.
@@ -128,6 +153,8 @@ pub(crate) struct Task {
     pub(crate) updates: mpsc::Sender<ViewUpdate>,
     pub(crate) outbox: watch::Receiver<Outbox>,
     pub(crate) state: watch::Sender<LinkState>,
+    pub(crate) current: watch::Sender<Option<FleetClient<Channel>>>,
+    pub(crate) answers: Arc<dyn Answers>,
 }
 
 // === impl ClientOptions ===
@@ -156,6 +183,15 @@ impl ControllerClient {
         options: ClientOptions,
         transport: Arc<dyn Transport>,
     ) -> (Self, mpsc::Receiver<ViewUpdate>) {
+        Self::start_answering(options, transport, Arc::new(Silent)).await
+    }
+
+    /// The same, with somebody who answers the controller's questions.
+    pub async fn start_answering(
+        options: ClientOptions,
+        transport: Arc<dyn Transport>,
+        answers: Arc<dyn Answers>,
+    ) -> (Self, mpsc::Receiver<ViewUpdate>) {
         let (updates, receiver) = mpsc::channel(QUEUE);
         let (tell, outbox) = watch::channel(Outbox::default());
         let cache = options.cache.clone().map(Cache::new);
@@ -171,9 +207,11 @@ impl ControllerClient {
         let held = held.unwrap_or_default();
         (state.term, state.revision) = (held.term, held.revision);
         let (state, watched) = watch::channel(state);
-        let task = Task { options, transport, held, cache, updates, outbox, state };
+        let (now, current) = watch::channel(None);
+        let task =
+            Task { options, transport, held, cache, updates, outbox, state, current: now, answers };
         tokio::spawn(task.run());
-        (Self { outbox: Arc::new(tell), state: watched }, receiver)
+        (Self { outbox: Arc::new(tell), state: watched, current }, receiver)
     }
 
     /// The view up to an update ([`ViewUpdate::position`]) is real, but for the faults. Only the

@@ -1,5 +1,6 @@
 //! The client's task: one connection after the other.
 
+use super::asks;
 use super::held::{BatchError, Gathered};
 use super::transport::BoxIo;
 use super::{Outbox, Task};
@@ -18,6 +19,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 use thiserror::Error;
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::{Channel, Endpoint};
@@ -62,6 +64,15 @@ pub(crate) enum Ended {
 /// The stream is gone.
 struct Closed;
 
+/// A task that ends with its owner.
+struct AbortOnDrop(JoinHandle<()>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
 /// A connection and its stream.
 struct Link {
     client: FleetClient<Channel>,
@@ -83,6 +94,7 @@ impl Task {
         let mut failures = 0;
         loop {
             let ended = self.once(&mut failures).await;
+            self.current.send_replace(None);
             let expires = self.transport.validity().map(|validity| validity.until);
             self.state.send_modify(|state| {
                 state.connected = false;
@@ -152,6 +164,10 @@ impl Task {
             (state.connected, state.problem, state.term) = (true, None, term);
             state.certificate_expires = expires;
         });
+        self.current.send_replace(Some(link.client.clone()));
+        let questions = asks::serve(link.client.clone(), Arc::clone(&self.answers));
+        // In a task of their own: they do not wait for the view, and end with the connection.
+        let mut questions = AbortOnDrop(tokio::spawn(questions));
         let mut gathered = Gathered::default();
         let mut write_at: Option<Instant> = None;
         let mut sent = Outbox::default();
@@ -187,6 +203,7 @@ impl Task {
                     self.write().await;
                 }
                 () = maybe(renew_at) => return self.renew(&mut link).await,
+                _ = &mut questions.0 => return Ended::Closed,
                 () = self.updates.closed() => return Ended::Stopped,
             }
         }
@@ -314,7 +331,8 @@ pub(crate) async fn channel(
 ) -> Result<Channel, tonic::transport::Error> {
     let mut endpoint = Endpoint::from_static("http://controller.osier")
         .initial_stream_window_size(1 << 20)
-        .initial_connection_window_size(1 << 20);
+        // More than one stream can fill: questions come while a view waits.
+        .initial_connection_window_size(2 << 20);
     if let Some((interval, timeout)) = keep_alive {
         endpoint = endpoint
             .http2_keep_alive_interval(interval)

@@ -3,7 +3,7 @@
 use super::allowance::Allowance;
 use super::parts::Parts;
 use super::sessions::End;
-use super::{Inner, Peer, check_version};
+use super::{Inner, Peer, check_version, left};
 use crate::report::{Applied, Fault, Report};
 use crate::views::{AgentVersion, Event};
 use crate::wire::{Position, VERSION, proto};
@@ -12,7 +12,6 @@ use futures_util::stream::BoxStream;
 use osier_model::NodeName;
 use proto::from_agent::Message;
 use std::sync::Arc;
-use std::time::SystemTime;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Response, Status, Streaming};
@@ -71,7 +70,9 @@ pub(super) async fn start(
         let (number, end) = inner.sessions.enter(&node);
         inner.reports.connected(&node, &agent);
         let status = run(&inner, &node, &peer, inbound, events, &sender, end).await;
-        inner.sessions.leave(&node, number);
+        if inner.sessions.leave(&node, number) {
+            inner.agents.end(&node);
+        }
         inner.reports.disconnected(&node, status.message());
         tracing::info!(%node, reason = status.message(), "stream ended");
         // A full queue means that nobody reads: then nobody needs the reason.
@@ -91,7 +92,7 @@ async fn run(
     end: End,
 ) -> Status {
     let expiry = async {
-        match peer.expires.map(|end| end.duration_since(SystemTime::now()).unwrap_or_default()) {
+        match left(peer) {
             Some(left) => tokio::time::sleep(left).await,
             None => std::future::pending().await,
         }

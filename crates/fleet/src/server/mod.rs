@@ -3,6 +3,7 @@
 //! It checks who calls, how often and in which version, and moves views and reports; what they
 //! mean is for [`Views`], [`Reports`] and [`Joins`] to know.
 
+mod agents;
 mod allowance;
 mod connection;
 mod follow;
@@ -10,8 +11,10 @@ pub(crate) mod parts;
 mod sessions;
 mod visitors;
 
+pub use agents::{Agents, Answer, AskError, AskLimits};
 pub use connection::{Connection, Peer, accept};
 
+use crate::attach::{AttachError, Attachments, Nothing};
 use crate::pki::Authority;
 use crate::token::{Redemption, sha256};
 use crate::views::{Joins, Reports, Views};
@@ -19,7 +22,7 @@ use crate::wire::proto::fleet_server::{Fleet, FleetServer as Service};
 use crate::wire::{MAX_FROM_AGENT, OLDEST_VERSION, VERSION, proto};
 use allowance::Allowance;
 use futures_util::Stream;
-use futures_util::stream::BoxStream;
+use futures_util::stream::{BoxStream, StreamExt};
 use osier_model::NodeName;
 use sessions::Sessions;
 use std::io;
@@ -58,6 +61,8 @@ pub(crate) struct Inner {
     authority: Arc<Authority>,
     options: ServerOptions,
     sessions: Sessions,
+    agents: Agents,
+    attachments: Arc<dyn Attachments>,
     joining: Mutex<Allowance>,
 }
 
@@ -89,8 +94,33 @@ impl FleetServer {
     ) -> Self {
         let joining = Mutex::new(Allowance::new(options.joins));
         let sessions = Sessions::default();
-        let inner = Inner { views, reports, joins, authority, options, sessions, joining };
+        let (agents, attachments) = (Agents::default(), Arc::new(Nothing));
+        let inner = Inner {
+            views,
+            reports,
+            joins,
+            authority,
+            options,
+            sessions,
+            agents,
+            attachments,
+            joining,
+        };
         Self { inner: Arc::new(inner) }
+    }
+
+    /// With somebody who gives ports addresses. Before it serves: later it changes nothing.
+    #[must_use]
+    pub fn with_attachments(mut self, attachments: Arc<dyn Attachments>) -> Self {
+        if let Some(inner) = Arc::get_mut(&mut self.inner) {
+            inner.attachments = attachments;
+        }
+        self
+    }
+
+    /// The agents that are connected, to be asked.
+    pub fn agents(&self) -> Agents {
+        self.inner.agents.clone()
     }
 
     /// Serves connections, such as [`accept`] makes them, until `shutdown` is there. Streams end
@@ -111,13 +141,15 @@ impl FleetServer {
             shutdown.await;
             // The server waits for its streams; they would wait for ever.
             self.inner.sessions.end_all();
+            self.inner.agents.end_all();
         };
         tonic::transport::Server::builder()
             .http2_keepalive_interval(Some(interval))
             .http2_keepalive_timeout(Some(timeout))
-            .max_concurrent_streams(8)
-            .initial_stream_window_size(256 << 10)
-            .initial_connection_window_size(512 << 10)
+            .max_concurrent_streams(32)
+            // Answers that nobody reads fill their own windows, never the connection's.
+            .initial_stream_window_size(64 << 10)
+            .initial_connection_window_size(4 << 20)
             .http2_max_header_list_size(16 << 10)
             .add_service(service)
             .serve_with_incoming_shutdown(incoming, end)
@@ -127,6 +159,34 @@ impl FleetServer {
     /// How many agents follow their views.
     pub fn followers(&self) -> usize {
         self.inner.sessions.len()
+    }
+}
+
+// === impl FleetServer, for nodes ===
+
+impl FleetServer {
+    /// The caller, whose certificate holds and which the model still has.
+    fn member<T>(&self, request: &Request<T>) -> Result<(NodeName, Peer), Status> {
+        let (node, peer) = caller(request)?;
+        if left(&peer).is_some_and(|left| left.is_zero()) {
+            return Err(Status::unauthenticated("the certificate has expired"));
+        }
+        if let Err(unknown) = self.inner.views.follow(&node, None) {
+            return Err(Status::permission_denied(unknown.to_string()));
+        }
+        Ok((node, peer))
+    }
+}
+
+/// How long the caller's certificate holds.
+fn left(peer: &Peer) -> Option<Duration> {
+    peer.expires.map(|end| end.duration_since(SystemTime::now()).unwrap_or_default())
+}
+
+fn refused(error: AttachError) -> Status {
+    match error {
+        AttachError::Later(why) => Status::unavailable(why),
+        AttachError::Refused(why) => Status::failed_precondition(why),
     }
 }
 
@@ -151,6 +211,7 @@ fn check_version(version: u32) -> Result<(), Status> {
 #[tonic::async_trait]
 impl Fleet for FleetServer {
     type FollowStream = BoxStream<'static, Result<proto::FromController, Status>>;
+    type QuestionsStream = BoxStream<'static, Result<proto::Ask, Status>>;
 
     async fn join(
         &self,
@@ -195,15 +256,8 @@ impl Fleet for FleetServer {
         &self,
         request: Request<proto::RenewRequest>,
     ) -> Result<Response<proto::RenewAnswer>, Status> {
-        let (node, peer) = caller(&request)?;
+        let (node, _) = self.member(&request)?;
         let now = SystemTime::now();
-        if peer.expires.is_some_and(|end| end <= now) {
-            return Err(Status::unauthenticated("the certificate has expired"));
-        }
-        // Who was removed from the model gets no new one.
-        if let Err(unknown) = self.inner.views.follow(&node, None) {
-            return Err(Status::permission_denied(unknown.to_string()));
-        }
         let lifetime = self.inner.options.certificate_lifetime;
         let authority = &self.inner.authority;
         let certificate = authority
@@ -221,6 +275,51 @@ impl Fleet for FleetServer {
     ) -> Result<Response<Self::FollowStream>, Status> {
         let (node, peer) = caller(&request)?;
         follow::start(Arc::clone(&self.inner), node, peer, request.into_inner()).await
+    }
+
+    async fn questions(
+        &self,
+        request: Request<proto::QuestionsRequest>,
+    ) -> Result<Response<Self::QuestionsStream>, Status> {
+        let (node, peer) = self.member(&request)?;
+        let questions = self.inner.agents.enter(&node);
+        let expiry = left(&peer).map(tokio::time::sleep);
+        Ok(Response::new(match expiry {
+            Some(expiry) => questions.take_until(expiry).boxed(),
+            None => questions.boxed(),
+        }))
+    }
+
+    async fn answer(
+        &self,
+        request: Request<Streaming<proto::AnswerPart>>,
+    ) -> Result<Response<proto::AnswerReceipt>, Status> {
+        let (node, _) = caller(&request)?;
+        self.inner.agents.answered(&node, request.into_inner()).await?;
+        Ok(Response::new(proto::AnswerReceipt {}))
+    }
+
+    async fn attach(
+        &self,
+        request: Request<proto::AttachRequest>,
+    ) -> Result<Response<proto::AttachAnswer>, Status> {
+        let (node, _) = self.member(&request)?;
+        let wanted = serde_json::from_slice(&request.into_inner().request)
+            .map_err(|error| Status::invalid_argument(format!("the request: {error}")))?;
+        let port = self.inner.attachments.attach(&node, &wanted).await.map_err(refused)?;
+        let port = serde_json::to_vec(&port).unwrap_or_default().into();
+        Ok(Response::new(proto::AttachAnswer { port }))
+    }
+
+    async fn detach(
+        &self,
+        request: Request<proto::DetachRequest>,
+    ) -> Result<Response<proto::DetachAnswer>, Status> {
+        let (node, _) = self.member(&request)?;
+        let key = serde_json::from_slice(&request.into_inner().key)
+            .map_err(|error| Status::invalid_argument(format!("the key: {error}")))?;
+        let revision = self.inner.attachments.detach(&node, &key).await.map_err(refused)?;
+        Ok(Response::new(proto::DetachAnswer { revision }))
     }
 }
 

@@ -38,11 +38,14 @@ impl Sessions {
         (number, end)
     }
 
-    pub(crate) fn leave(&self, node: &NodeName, number: u64) {
+    /// A stream has ended. False if the node has opened another since.
+    pub(crate) fn leave(&self, node: &NodeName, number: u64) -> bool {
         let mut state = self.lock();
-        if state.nodes.get(node).is_some_and(|(current, _)| *current == number) {
+        let last = state.nodes.get(node).is_some_and(|(current, _)| *current == number);
+        if last {
             state.nodes.remove(node);
         }
+        last
     }
 
     pub(crate) fn end_all(&self) {

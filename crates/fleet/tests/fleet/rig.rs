@@ -2,11 +2,11 @@
 
 use futures_util::future::BoxFuture;
 use osier_fleet::client::{
-    Backoff, BoxIo, ClientOptions, ControllerClient, TlsTransport, Transport, ViewContent,
+    Answers, Backoff, BoxIo, ClientOptions, ControllerClient, TlsTransport, Transport, ViewContent,
     ViewUpdate,
 };
 use osier_fleet::pki::{AgentTls, Authority, ServerTls};
-use osier_fleet::server::{FleetServer, ServerOptions, accept};
+use osier_fleet::server::{Agents, FleetServer, ServerOptions, accept};
 use osier_fleet::{
     AgentVersion, Applied, Fault, HistoryLimits, Hub, JoinRefused, Joins, NodeConfiguration,
     Redemption, Report, Reports, TokenRecord,
@@ -137,6 +137,7 @@ pub(crate) struct Rig {
     pub(crate) hub: Hub,
     pub(crate) heard: Arc<Heard>,
     pub(crate) authority: Arc<Authority>,
+    pub(crate) agents: Agents,
     pub(crate) address: SocketAddr,
     stop: Option<oneshot::Sender<()>>,
     task: Option<JoinHandle<()>>,
@@ -164,7 +165,9 @@ impl Rig {
             Arc::clone(&heard) as _,
             Arc::clone(&authority),
             options,
-        );
+        )
+        .with_attachments(Arc::clone(&heard) as _);
+        let agents = server.agents();
         let listener = listen(at).await;
         let address = listener.local_addr().unwrap();
         let incoming = accept(listener, &tls, 64);
@@ -177,7 +180,17 @@ impl Rig {
             running.serve(incoming, stopped).await.unwrap();
         });
         let (stop, task) = (Some(stop), Some(task));
-        Self { hub, heard, authority, address, stop, task }
+        Self { hub, heard, authority, agents, address, stop, task }
+    }
+
+    /// Waits until an agent hears questions.
+    pub(crate) async fn listens(&self, node: &str) {
+        let heard = async {
+            while !self.agents.connected().contains(&name(node)) {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(DEADLINE, heard).await.expect("the agent hears questions");
     }
 
     /// Ends the server, and waits for it.
@@ -249,9 +262,28 @@ pub(crate) struct Agent {
 
 impl Agent {
     pub(crate) async fn start(options: ClientOptions, transport: Arc<Metered>) -> Self {
+        let through = Arc::clone(&transport) as Arc<dyn Transport>;
+        let started = ControllerClient::start(options.clone(), through).await;
+        Self::keeping(&options, transport, started)
+    }
+
+    /// One that answers questions.
+    pub(crate) async fn answering(
+        options: ClientOptions,
+        transport: Arc<Metered>,
+        answers: Arc<dyn Answers>,
+    ) -> Self {
+        let through = Arc::clone(&transport) as Arc<dyn Transport>;
+        let started = ControllerClient::start_answering(options.clone(), through, answers).await;
+        Self::keeping(&options, transport, started)
+    }
+
+    fn keeping(
+        options: &ClientOptions,
+        transport: Arc<Metered>,
+        (client, updates): (ControllerClient, mpsc::Receiver<ViewUpdate>),
+    ) -> Self {
         let node = options.node.clone();
-        let (client, updates) =
-            ControllerClient::start(options, Arc::clone(&transport) as Arc<dyn Transport>).await;
         let view = Arc::new(Mutex::new(None));
         let (paused, waits) = watch::channel(false);
         let task = tokio::spawn(keep(node, client.clone(), updates, Arc::clone(&view), waits));

@@ -279,6 +279,31 @@ struct Liar(Vec<from_controller::Message>);
 #[tonic::async_trait]
 impl Fleet for Liar {
     type FollowStream = BoxStream<'static, Result<proto::FromController, Status>>;
+    type QuestionsStream = BoxStream<'static, Result<proto::Ask, Status>>;
+    async fn questions(
+        &self,
+        _: Request<proto::QuestionsRequest>,
+    ) -> Result<Response<Self::QuestionsStream>, Status> {
+        Err(Status::unimplemented(""))
+    }
+    async fn answer(
+        &self,
+        _: Request<Streaming<proto::AnswerPart>>,
+    ) -> Result<Response<proto::AnswerReceipt>, Status> {
+        Err(Status::unimplemented(""))
+    }
+    async fn attach(
+        &self,
+        _: Request<proto::AttachRequest>,
+    ) -> Result<Response<proto::AttachAnswer>, Status> {
+        Err(Status::unimplemented(""))
+    }
+    async fn detach(
+        &self,
+        _: Request<proto::DetachRequest>,
+    ) -> Result<Response<proto::DetachAnswer>, Status> {
+        Err(Status::unimplemented(""))
+    }
     async fn join(
         &self,
         _: Request<proto::JoinRequest>,
