@@ -34,6 +34,9 @@ pub(crate) fn flows(
     if let Place::Here { at, large } = place {
         ingress(out, port, network, vrf, at, large);
         spoof_guard::flows(out, port, own_addresses(port, network), at);
+        if network.reach == Reach::Bridged {
+            spoof_guard::dhcp(out, port, at);
+        }
         limits(out, port, at);
     }
     if let Some(vrf) = vrf {

@@ -1,5 +1,6 @@
 //! What may come from a port: its own Ethernet address with its own addresses, in IP, ARP and
-//! neighbour discovery. Everything else is dropped by the table's miss.
+//! neighbour discovery; and from none, who asks a DHCP server for one. Everything else is dropped
+//! by the table's miss.
 
 use super::neighbour::{self, ADVERTISEMENT, SOLICITATION};
 use super::{mac, priority};
@@ -9,9 +10,13 @@ use crate::plan::{Emitter, Rule};
 use crate::registers::Register;
 use osier_model::Port;
 use osier_openflow::field::Field;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 const ARP: u16 = 0x0806;
+const UDP: u8 = 17;
+/// RFC 2131, 4.1.
+const DHCP_SERVER: u16 = 67;
+const DHCP_CLIENT: u16 = 68;
 
 pub(crate) fn flows(
     out: &mut Emitter,
@@ -19,11 +24,7 @@ pub(crate) fn flows(
     addresses: impl Iterator<Item = IpAddr>,
     at: Attachment,
 ) {
-    let from_port = |priority| {
-        Rule::new(Table::SpoofGuard, priority)
-            .when(Register::IN_TAG, at.tag)
-            .eq(Field::ETH_SRC, mac(port.mac))
-    };
+    let from_port = |priority| from(port, at, priority);
     for address in addresses {
         out.add(from_port(priority::NORMAL).sourced(address).to(Table::Dispatch));
         match address {
@@ -49,4 +50,24 @@ pub(crate) fn flows(
             }
         }
     }
+}
+
+/// Whoever has no address, or has it renewed, asks all for it. Servers are ports as others are, and
+/// answer from their own.
+pub(crate) fn dhcp(out: &mut Emitter, port: &Port, at: Attachment) {
+    out.add(
+        from(port, at, priority::NORMAL)
+            .sourced(Ipv4Addr::UNSPECIFIED.into())
+            .eq(Field::IPV4_DST, Ipv4Addr::BROADCAST)
+            .eq(Field::IP_PROTO, UDP)
+            .eq(Field::UDP_SRC, DHCP_CLIENT)
+            .eq(Field::UDP_DST, DHCP_SERVER)
+            .to(Table::Dispatch),
+    );
+}
+
+fn from(port: &Port, at: Attachment, priority: u16) -> Rule {
+    Rule::new(Table::SpoofGuard, priority)
+        .when(Register::IN_TAG, at.tag)
+        .eq(Field::ETH_SRC, mac(port.mac))
 }

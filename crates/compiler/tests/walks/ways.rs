@@ -105,6 +105,12 @@ ways! {
     "an Ethernet type that nobody speaks": "in_port=a,dl_src=0a:00:00:00:00:0a,dl_dst=0e:6f:73:69:65:72,dl_type=0x88cc", REFUSED => End::Dropped;
     "from a port that nobody has": "in_port=LOCAL,tcp,nw_src=10.1.1.10,nw_dst=10.1.2.10", &[Ingress] => End::Dropped;
 
+    // Who has no address yet.
+    "asks for an address": "in_port=s,udp,dl_src=0a:00:00:00:04:0a,dl_dst=ff:ff:ff:ff:ff:ff,nw_src=0.0.0.0,nw_dst=255.255.255.255,udp_src=68,udp_dst=67",
+        &[Ingress, SpoofGuard, Dispatch, GatewayMac, Forward, Flood] => End::Port("t");
+    "asks for a name from no address": "in_port=s,udp,dl_src=0a:00:00:00:04:0a,dl_dst=ff:ff:ff:ff:ff:ff,nw_src=0.0.0.0,nw_dst=255.255.255.255,udp_src=68,udp_dst=53", REFUSED => End::Dropped;
+    "asks for an address where none is given": "in_port=a,udp,dl_src=0a:00:00:00:00:0a,dl_dst=ff:ff:ff:ff:ff:ff,nw_src=0.0.0.0,nw_dst=255.255.255.255,udp_src=68,udp_dst=67", REFUSED => End::Dropped;
+
     // Neighbours.
     "ARP for the gateway": "in_port=a,arp,dl_src=0a:00:00:00:00:0a,dl_dst=ff:ff:ff:ff:ff:ff,arp_op=1,arp_spa=10.1.1.10,arp_tpa=10.1.1.1,arp_sha=0a:00:00:00:00:0a",
         &[Ingress, SpoofGuard, Dispatch, Arp, ArpResponder, Egress] => End::Port("a"), with ["arp(sip=10.1.1.1,tip=10.1.1.10,op=2,sha=0e:6f:73:69:65:72"];
