@@ -153,14 +153,14 @@ impl Default for Config {
 
 impl Default for ApiConfig {
     fn default() -> Self {
-        let listen = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 7443));
+        let listen = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 6645));
         Self { listen, names: Vec::new(), addresses: Vec::new() }
     }
 }
 
 impl Default for FleetConfig {
     fn default() -> Self {
-        let listen = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 7444));
+        let listen = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 6646));
         Self { listen, certificate_hours: 24, connections: 4096, mtu: None }
     }
 }
@@ -264,6 +264,16 @@ impl Config {
     /// The authority's certificate, for clients.
     pub fn authority(&self) -> PathBuf {
         self.state_dir.join("authority.pem")
+    }
+
+    /// What the machine's administrator needs to use the API.
+    pub fn admin(&self) -> PathBuf {
+        self.state_dir.join("admin.toml")
+    }
+
+    /// Where backups are put.
+    pub fn backups(&self) -> PathBuf {
+        self.state_dir.join("backups")
     }
 
     /// The audit log.

@@ -79,6 +79,8 @@ pub enum CredentialError {
 /// All credentials of a file.
 pub struct Credentials {
     path: PathBuf,
+    /// The administrator's on this machine: for as long as this controller runs.
+    local: Arc<Credential>,
     state: Mutex<State>,
 }
 
@@ -116,12 +118,15 @@ impl std::fmt::Display for Role {
 // === impl Credentials ===
 
 impl Credentials {
-    /// Reads the file, which may be missing.
-    pub fn open(path: &Path) -> Result<Self, CredentialError> {
+    /// Reads the file, which may be missing. Beside those of the file there is one more, whose text
+    /// comes with it: for the machine's administrator, until the controller ends.
+    pub fn open(path: &Path) -> Result<(Self, String), CredentialError> {
         let stamp = stamp(path);
         let known = index(read(path)?);
         let state = State { known, stamp, looked: Instant::now() };
-        Ok(Self { path: path.to_owned(), state: Mutex::new(state) })
+        let (local, text) = make("local", Role::Write)?;
+        let (local, state) = (Arc::new(local), Mutex::new(state));
+        Ok((Self { path: path.to_owned(), local, state }, text))
     }
 
     /// Whether there are none.
@@ -135,7 +140,10 @@ impl Credentials {
         let hash = hash(secret);
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         self.refresh(&mut state);
-        let credential = state.known.get(id)?;
+        let credential = match id == self.local.id {
+            true => &self.local,
+            false => state.known.get(id)?,
+        };
         equal(credential.hash.as_bytes(), hash.as_bytes()).then(|| Arc::clone(credential))
     }
 
@@ -158,18 +166,22 @@ impl Credentials {
 
 /// Makes a credential: its text, which is shown once.
 pub fn add(path: &Path, name: &str, role: Role) -> Result<String, CredentialError> {
+    let (credential, text) = make(name, role)?;
+    change(path, |all| {
+        all.push(credential);
+        Ok(())
+    })?;
+    Ok(text)
+}
+
+fn make(name: &str, role: Role) -> Result<(Credential, String), CredentialError> {
     let mut random = [0; 36];
     SystemRandom::new().fill(&mut random).map_err(|_| CredentialError::Random)?;
     let (id, secret) = random.split_at(4);
     let (id, secret) = (hex(id), hex(secret));
     let text = format!("{PREFIX}_{id}_{secret}");
     let (name, hash) = (name.to_owned(), hash(&secret));
-    let credential = Credential { id, name, role, hash, created: crate::engine::now() };
-    change(path, |all| {
-        all.push(credential);
-        Ok(())
-    })?;
-    Ok(text)
+    Ok((Credential { id, name, role, hash, created: crate::engine::now() }, text))
 }
 
 /// All of a file.
@@ -260,13 +272,14 @@ mod tests {
         assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
         let secret = text.rsplit('_').next().unwrap();
         assert!(!std::fs::read_to_string(&path).unwrap().contains(secret));
-        let credentials = Credentials::open(&path).unwrap();
+        let (credentials, local) = Credentials::open(&path).unwrap();
+        assert_eq!(credentials.find(&local).unwrap().name, "local");
         assert_eq!(credentials.find(&text).unwrap().role, Role::Read);
         for wrong in ["", "osier", "osier_", &text[..text.len() - 1], &format!("{text}0")] {
             assert!(credentials.find(wrong).is_none(), "{wrong}");
         }
         assert!(matches!(revoke(&path, "opps"), Err(CredentialError::Unknown(_))));
         assert_eq!(revoke(&path, "ops").unwrap(), 1);
-        assert!(Credentials::open(&path).unwrap().is_empty());
+        assert!(Credentials::open(&path).unwrap().0.is_empty());
     }
 }

@@ -4,15 +4,21 @@
 //! the model to people over HTTPS, and the fleet's server gives each agent its view. The controller
 //! owns nothing that it cannot rebuild from its store.
 
+mod api;
 mod audit;
 pub mod config;
+mod controller;
 pub mod credentials;
 mod engine;
+mod joins;
 mod metrics;
+mod nodes;
 mod pki;
 
+pub use controller::{Controller, ControllerError};
 pub use engine::{
     AllocationRules, Effect, Engine, Exhausted, Operation, Outcome, StartError, Started, Write,
     WriteError, Written,
 };
 pub use metrics::Metrics;
+pub use pki::PkiError;

@@ -185,11 +185,12 @@ fn of_network(network: &Network, around: Around) -> Vec<(Field, Claim)> {
 
 fn of_port(port: &Port, around: Around) -> Vec<(Field, Claim)> {
     let mut claims = Vec::with_capacity(port.addresses.len() + 1);
-    if around.reach == Reach::Bridged {
-        claims.push((Field::one("mac"), Claim::Mac(around.network, port.mac)));
-    }
+    // Addresses first: a MAC address often follows from them, and then they are the reason.
     for (i, address) in port.addresses.iter().enumerate() {
         claims.push((Field::of("addresses", i, ""), Claim::Address(around.network, *address)));
+    }
+    if around.reach == Reach::Bridged {
+        claims.push((Field::one("mac"), Claim::Mac(around.network, port.mac)));
     }
     claims
 }

@@ -159,6 +159,9 @@ impl Allocator {
         self.takes.truncate(mark.2);
         for undo in self.journal.split_off(mark.0).into_iter().rev() {
             match undo {
+                Undo::Take(Thing::Number(number, n)) => {
+                    self.numbers(number).undo(n.into(), n.into());
+                }
                 Undo::Take(thing) => self.release(&thing, Duration::ZERO),
                 Undo::Pool(name, state) => drop(replace(&mut self.pools, name, state)),
                 Undo::Network(name, state) => drop(self.replace_network(name, state)),

@@ -39,6 +39,14 @@ impl Intervals {
         Some(start)
     }
 
+    /// Undoes a [`take`](Self::take): the next one takes the same.
+    pub(crate) fn undo(&mut self, first: u128, last: u128) {
+        self.join(first, last);
+        if (self.first..=self.last).contains(&first) {
+            self.cursor = first;
+        }
+    }
+
     /// Removes a run from what is free, as far as it is in the range. Whether all of that was free.
     pub(crate) fn cut(&mut self, first: u128, last: u128) -> bool {
         let (first, last) = (first.max(self.first), last.min(self.last));

@@ -1,0 +1,113 @@
+//! Connections of the API: TLS, HTTP/2 and HTTP/1.1, each with limits.
+
+use super::Api;
+use super::guard::Peer;
+use super::routes::router;
+use axum::Extension;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use hyper_util::service::TowerToHyperService;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+use tokio_rustls::TlsAcceptor;
+
+/// How long requests have to end when the controller stops.
+const GRACE: Duration = Duration::from_secs(3);
+
+/// Serves until the controller stops.
+pub(crate) async fn serve(api: Arc<Api>, listener: TcpListener, tls: Arc<rustls::ServerConfig>) {
+    let limits = &api.config.limits;
+    let places = Arc::new(Semaphore::new(limits.connections));
+    let acceptor = TlsAcceptor::from(tls);
+    let handshake = Duration::from_secs(limits.header_seconds.into());
+    let routes = router(&api);
+    let builder = Arc::new(builder(&api));
+    let mut stopping = api.stopping.clone();
+    loop {
+        let place = Arc::clone(&places).acquire_owned().await;
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = stopped(&mut stopping) => break,
+        };
+        let (stream, peer) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                // Out of descriptors, as a rule: others must close first.
+                tracing::warn!(%error, "a connection could not be accepted");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                continue;
+            }
+        };
+        let (acceptor, builder, stopping) =
+            (acceptor.clone(), Arc::clone(&builder), api.stopping.clone());
+        let routes = routes.clone().layer(Extension(Peer(peer)));
+        tokio::spawn(async move {
+            let _place = place;
+            match tokio::time::timeout(handshake, secure(&acceptor, stream)).await {
+                Ok(Ok(io)) => talk(&builder, io, routes, peer, stopping).await,
+                Ok(Err(error)) => tracing::debug!(%peer, %error, "handshake failed"),
+                Err(_) => tracing::debug!(%peer, "handshake took too long"),
+            }
+        });
+    }
+    // Those that talk have the grace; then their places are all free.
+    let most = u32::try_from(api.config.limits.connections).unwrap_or(u32::MAX);
+    let _ = tokio::time::timeout(GRACE, places.acquire_many(most)).await;
+}
+
+type Secured = tokio_rustls::server::TlsStream<TcpStream>;
+
+async fn secure(acceptor: &TlsAcceptor, stream: TcpStream) -> std::io::Result<Secured> {
+    stream.set_nodelay(true)?;
+    acceptor.accept(stream).await
+}
+
+fn builder(api: &Api) -> Builder<TokioExecutor> {
+    let limits = &api.config.limits;
+    let head = Duration::from_secs(limits.header_seconds.into());
+    let mut builder = Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(head)
+        .max_headers(100)
+        .max_buf_size(limits.header_bytes);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_header_list_size(u32::try_from(limits.header_bytes).unwrap_or(u32::MAX))
+        .max_concurrent_streams(100)
+        .keep_alive_interval(Duration::from_secs(20))
+        .keep_alive_timeout(Duration::from_secs(20));
+    builder
+}
+
+async fn talk(
+    builder: &Builder<TokioExecutor>,
+    io: Secured,
+    routes: axum::Router,
+    peer: SocketAddr,
+    mut stopping: watch::Receiver<bool>,
+) {
+    let service = TowerToHyperService::new(routes);
+    let connection = builder.serve_connection(TokioIo::new(io), service);
+    let mut connection = std::pin::pin!(connection);
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = stopped(&mut stopping) => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%peer, %error, "a connection ended badly");
+    }
+}
+
+async fn stopped(stopping: &mut watch::Receiver<bool>) {
+    // Nobody who could say it any more is as good as said.
+    let _ = stopping.wait_for(|stopping| *stopping).await;
+}

@@ -1,0 +1,351 @@
+//! The controller as a whole: its parts, started in order, and stopped together.
+
+use crate::api::{self, Api};
+use crate::audit::Audit;
+use crate::config::Config;
+use crate::credentials::{self, CredentialError, Credentials, Role};
+use crate::engine::{Engine, StartError, Started};
+use crate::joins::{self, Doorkeeper};
+use crate::metrics::Metrics;
+use crate::nodes::Nodes;
+use crate::pki::{self, Certificates, PkiError};
+use osier_fleet::server::{FleetServer, ServerOptions, accept};
+use osier_fleet::{Authority, Fingerprint};
+use osier_store::{Embedded, OpenError, Options, Store, Unavailable};
+use serde::Serialize;
+use std::io::{self, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use thiserror::Error;
+use tokio::net::TcpListener;
+use tokio::sync::{Semaphore, watch};
+use tokio::task::{JoinHandle, JoinSet};
+
+/// Why the controller cannot run.
+#[derive(Debug, Error)]
+pub enum ControllerError {
+    /// Its directory or a file in it cannot be used.
+    #[error("{} cannot be used", path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The store cannot be opened.
+    #[error("the store cannot be opened")]
+    Open(#[from] OpenError),
+    /// The store cannot be used.
+    #[error("the engine cannot start")]
+    Start(#[from] StartError),
+    /// There are no certificates.
+    #[error("there are no certificates")]
+    Pki(#[from] PkiError),
+    /// The credentials cannot be used.
+    #[error("the credentials cannot be used")]
+    Credentials(#[from] CredentialError),
+    /// The pauses cannot be read.
+    #[error("the store cannot be read")]
+    List(#[from] osier_store::ListError),
+    /// A port cannot be served.
+    #[error("{address} cannot be listened at")]
+    Listen {
+        /// Which.
+        address: SocketAddr,
+        /// Why.
+        source: io::Error,
+    },
+    /// The store was lost while the controller ran.
+    #[error("the store can no longer be used; a restart reads it anew")]
+    Lost(#[source] Unavailable),
+    /// A part has ended that should not.
+    #[error("{0} has ended")]
+    Ended(&'static str),
+}
+
+/// A controller that runs.
+pub struct Controller {
+    /// Where the API is.
+    pub api: SocketAddr,
+    /// Where agents connect.
+    pub fleet: SocketAddr,
+    /// How tokens name the authority.
+    pub authority: Fingerprint,
+    /// A credential that was made now, because there was none: shown once.
+    pub first_credential: Option<String>,
+    /// How many resources there are.
+    pub resources: usize,
+    /// How long it took to read them.
+    pub took: Duration,
+    engine: Engine,
+    engine_task: JoinHandle<Result<(), Unavailable>>,
+    parts: JoinSet<&'static str>,
+    stop: watch::Sender<bool>,
+}
+
+// === impl Controller ===
+
+impl Controller {
+    /// Starts all parts. Agents and clients may come when it answers.
+    pub async fn start(config: Config) -> Result<Self, ControllerError> {
+        prepare(&config)?;
+        let path = config.store();
+        let opened = tokio::task::spawn_blocking(move || Embedded::open(path, Options::default()));
+        let store = opened.await.map_err(|_| ControllerError::Ended("opening the store"))??;
+        let store = Arc::new(store);
+        Self::begin(config, Arc::clone(&store) as Arc<dyn Store>, Some(store)).await
+    }
+
+    /// The same, with a store that is open already.
+    pub async fn with_store(
+        config: Config,
+        store: Arc<dyn Store>,
+    ) -> Result<Self, ControllerError> {
+        prepare(&config)?;
+        Self::begin(config, store, None).await
+    }
+
+    async fn begin(
+        config: Config,
+        store: Arc<dyn Store>,
+        embedded: Option<Arc<Embedded>>,
+    ) -> Result<Self, ControllerError> {
+        let metrics = Metrics::default();
+        let authority = Arc::new(pki::authority(store.as_ref(), &config.cluster).await?);
+        let first_credential = first_credential(&config)?;
+        let (credentials, local) = Credentials::open(&config.credentials())?;
+        let api_listener = listen(config.api.listen).await?;
+        let fleet_listener = listen(config.fleet.listen).await?;
+        let addresses = (address(&api_listener, &config), address(&fleet_listener, &config));
+        let pem = write_authority(&config, &authority)?;
+        write_admin(&config, addresses.0, &pem, &local)?;
+        let started = Engine::start(store, config.rules(), metrics.clone()).await?;
+        let Started { engine, task: engine_task, term, resources, took } = started;
+        let certificates = Arc::new(certificates(&config, &authority, &metrics)?);
+        let paused = joins::paused(&engine).await?;
+        let nodes = Nodes::new(engine.hub().clone(), metrics.clone(), paused);
+        let audit = &config.audit;
+        let audit =
+            Audit::open(&config.audit_log(), audit.file_bytes, audit.files, metrics.clone())
+                .map_err(|source| ControllerError::File { path: config.audit_log(), source })?;
+        let (stop, stopping) = watch::channel(false);
+        let mut parts = JoinSet::new();
+        let fleet =
+            Fleet { config: &config, engine: &engine, nodes: &nodes, certificates: &certificates };
+        fleet.start(&mut parts, fleet_listener, stopping.clone());
+        let tls = certificates.api()?;
+        let renewing = stopping.clone();
+        let api = Api {
+            buckets: api::Buckets::default(),
+            watches: Arc::new(Semaphore::new(config.limits.watches)),
+            config,
+            engine: engine.clone(),
+            embedded,
+            term,
+            started: crate::engine::now(),
+            nodes,
+            credentials,
+            certificates: Arc::clone(&certificates),
+            audit,
+            metrics,
+            stopping,
+        };
+        parts.spawn(async move {
+            api::serve(Arc::new(api), api_listener, tls).await;
+            "the API"
+        });
+        parts.spawn(async move {
+            tokio::select! {
+                () = certificates.keep() => {}
+                () = stopped(renewing) => {}
+            }
+            "the renewal of certificates"
+        });
+        tracing::info!(resources, took_ms = took.as_millis(), term, "the model is read");
+        Ok(Self {
+            api: addresses.0,
+            fleet: addresses.1,
+            authority: authority.fingerprint(),
+            first_credential,
+            resources,
+            took,
+            engine,
+            engine_task,
+            parts,
+            stop,
+        })
+    }
+
+    /// The engine, for who changes the model without the API.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// Runs until it is told to stop, or cannot go on.
+    pub async fn run(mut self, stop: impl Future<Output = ()>) -> Result<(), ControllerError> {
+        let result = tokio::select! {
+            () = stop => Ok(()),
+            ended = &mut self.engine_task => match ended {
+                Ok(Err(lost)) => Err(ControllerError::Lost(lost)),
+                Ok(Ok(())) | Err(_) => Err(ControllerError::Ended("the engine")),
+            },
+            Some(ended) = self.parts.join_next() => {
+                Err(ControllerError::Ended(ended.unwrap_or("a part")))
+            }
+        };
+        self.stop().await;
+        result
+    }
+
+    /// Stops: what was begun is done first.
+    pub async fn stop(mut self) {
+        let Self { engine, engine_task, stop, .. } = self;
+        // If nobody listens, all have ended.
+        let _ = stop.send(true);
+        let parts = async { while self.parts.join_next().await.is_some() {} };
+        let _ = tokio::time::timeout(Duration::from_secs(5), parts).await;
+        self.parts.shutdown().await;
+        drop(engine);
+        if !engine_task.is_finished() {
+            // Its last handle is gone: it ends, and lets the store go.
+            let _ = tokio::time::timeout(Duration::from_secs(5), engine_task).await;
+        }
+    }
+}
+
+/// What the agents' port needs.
+struct Fleet<'a> {
+    config: &'a Config,
+    engine: &'a Engine,
+    nodes: &'a Nodes,
+    certificates: &'a Arc<Certificates>,
+}
+
+// === impl Fleet ===
+
+impl Fleet<'_> {
+    fn start(
+        &self,
+        parts: &mut JoinSet<&'static str>,
+        listener: TcpListener,
+        stopping: watch::Receiver<bool>,
+    ) {
+        let fleet = &self.config.fleet;
+        let options = ServerOptions {
+            certificate_lifetime: Duration::from_hours(fleet.certificate_hours.into()),
+            ..ServerOptions::default()
+        };
+        let doorkeeper = Doorkeeper { engine: self.engine.clone(), mtu: fleet.mtu };
+        let server = FleetServer::new(
+            Arc::new(self.engine.hub().clone()),
+            Arc::new(self.nodes.clone()),
+            Arc::new(doorkeeper),
+            Arc::clone(&self.certificates.authority),
+            options,
+        );
+        let incoming = accept(listener, &self.certificates.fleet, fleet.connections);
+        parts.spawn(async move {
+            if let Err(error) = server.serve(incoming, stopped(stopping)).await {
+                tracing::error!(%error, "the agents' port failed");
+            }
+            "the agents' port"
+        });
+    }
+}
+
+async fn stopped(mut stopping: watch::Receiver<bool>) {
+    // Nobody who could say it any more is as good as said.
+    let _ = stopping.wait_for(|stopping| *stopping).await;
+}
+
+fn prepare(config: &Config) -> Result<(), ControllerError> {
+    let path = &config.state_dir;
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
+        .map_err(|source| ControllerError::File { path: path.clone(), source })
+}
+
+fn write_authority(config: &Config, authority: &Authority) -> Result<String, ControllerError> {
+    let path = config.authority();
+    let pem = pki::certificate_pem(authority);
+    if std::fs::read_to_string(&path).is_ok_and(|found| found == pem) {
+        return Ok(pem);
+    }
+    std::fs::write(&path, &pem).map_err(|source| ControllerError::File { path, source })?;
+    Ok(pem)
+}
+
+/// What `osier` on this machine needs to talk to this controller, for its administrator only.
+#[derive(Serialize)]
+struct Admin<'a> {
+    server: String,
+    ca: &'a str,
+    credential: &'a str,
+}
+
+fn write_admin(
+    config: &Config,
+    mut at: SocketAddr,
+    ca: &str,
+    credential: &str,
+) -> Result<(), ControllerError> {
+    if at.ip().is_unspecified() {
+        at.set_ip(match at {
+            SocketAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+            SocketAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+        });
+    }
+    let admin = Admin { server: format!("https://{at}"), ca, credential };
+    let text = toml::to_string(&admin).unwrap_or_default();
+    let (path, next) = (config.admin(), config.admin().with_extension("new"));
+    let write = || {
+        let mut private = std::fs::OpenOptions::new();
+        private.create(true).write(true).truncate(true).mode(0o600);
+        private.open(&next)?.write_all(text.as_bytes())?;
+        std::fs::rename(&next, &path)
+    };
+    write().map_err(|source| ControllerError::File { path, source })
+}
+
+fn first_credential(config: &Config) -> Result<Option<String>, CredentialError> {
+    let path = config.credentials();
+    match credentials::list(&path)?.is_empty() {
+        true => credentials::add(&path, "admin", Role::Write).map(Some),
+        false => Ok(None),
+    }
+}
+
+fn certificates(
+    config: &Config,
+    authority: &Arc<Authority>,
+    metrics: &Metrics,
+) -> Result<Certificates, PkiError> {
+    let mut names = vec!["localhost".to_owned()];
+    let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    names.extend(Some(machine.trim().to_owned()).filter(|name| !name.is_empty()));
+    names.extend(config.api.names.iter().cloned());
+    let mut addresses: Vec<IpAddr> = vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
+    addresses.extend(&config.api.addresses);
+    let own = [config.api.listen.ip(), config.fleet.listen.ip()];
+    addresses.extend(own.iter().filter(|address| !address.is_unspecified()));
+    addresses.sort();
+    addresses.dedup();
+    names.dedup();
+    let lifetime = Duration::from_hours(config.fleet.certificate_hours.into());
+    Certificates::new(Arc::clone(authority), names, addresses, lifetime, metrics.clone())
+}
+
+async fn listen(address: SocketAddr) -> Result<TcpListener, ControllerError> {
+    let failed = |source| ControllerError::Listen { address, source };
+    TcpListener::bind(address).await.map_err(failed)
+}
+
+/// Where a listener is, also if the system chose its port.
+fn address(listener: &TcpListener, config: &Config) -> SocketAddr {
+    listener.local_addr().unwrap_or(config.api.listen)
+}

@@ -1,0 +1,315 @@
+//! How the nodes are: what their agents say, kept in memory. It is known again as soon as they are
+//! connected again.
+
+use crate::engine::now;
+use crate::metrics::Metrics;
+use osier_fleet::{AgentVersion, Applied, Hub, Report, Reports};
+use osier_model::NodeName;
+use osier_resource::{Condition, NodeStatus, Truth};
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+/// A certificate that ends sooner was not renewed as it should have been.
+const ALARM: Duration = Duration::from_hours(4);
+/// Faults and problems that are told of one node.
+const MOST: usize = 20;
+
+/// What agents say.
+#[derive(Clone)]
+pub(crate) struct Nodes {
+    hub: Hub,
+    metrics: Metrics,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Default)]
+struct State {
+    heard: HashMap<NodeName, Heard>,
+    paused: BTreeSet<NodeName>,
+}
+
+/// What is known of one.
+#[derive(Debug, Default)]
+struct Heard {
+    connected: bool,
+    /// Since when it is connected, or not.
+    since: String,
+    last_seen: String,
+    agent: Option<AgentVersion>,
+    applied: Option<Applied>,
+    converged_since: Option<String>,
+    report: Option<Report>,
+    /// Why it is not connected.
+    problem: Option<String>,
+}
+
+/// How a node is, for people and programs.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct NodeReport {
+    pub(crate) name: NodeName,
+    pub(crate) connected: bool,
+    pub(crate) since: Option<String>,
+    pub(crate) last_seen: Option<String>,
+    pub(crate) converged: bool,
+    pub(crate) converged_since: Option<String>,
+    pub(crate) wanted_revision: u64,
+    pub(crate) applied_revision: Option<u64>,
+    pub(crate) faults: Vec<String>,
+    pub(crate) version: Option<String>,
+    pub(crate) versions: BTreeMap<String, String>,
+    pub(crate) paused: bool,
+    pub(crate) certificate_expiry: Option<String>,
+    pub(crate) ports: usize,
+    pub(crate) tunnels: Vec<TunnelReport>,
+    /// What is not as it should be, in words.
+    pub(crate) differs: Vec<String>,
+}
+
+/// How a tunnel is, seen from one end.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct TunnelReport {
+    pub(crate) peer: NodeName,
+    pub(crate) state: &'static str,
+    pub(crate) last_seen: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) rtt_ms: Option<f64>,
+}
+
+// === impl Nodes ===
+
+impl Nodes {
+    pub(crate) fn new(hub: Hub, metrics: Metrics, paused: BTreeSet<NodeName>) -> Self {
+        let state = State { paused, ..State::default() };
+        Self { hub, metrics, state: Arc::new(Mutex::new(state)) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How a node is.
+    pub(crate) fn report(&self, name: &NodeName) -> NodeReport {
+        self.lock().report(&self.hub, name)
+    }
+
+    /// How all nodes are, by name.
+    pub(crate) fn reports(&self) -> Vec<NodeReport> {
+        let mut names = self.hub.node_names();
+        names.sort();
+        let state = self.lock();
+        let reports: Vec<NodeReport> =
+            names.iter().map(|name| state.report(&self.hub, name)).collect();
+        let connected = reports.iter().filter(|report| report.connected).count();
+        self.metrics.nodes(connected, reports.iter().filter(|report| report.converged).count());
+        reports
+    }
+
+    pub(crate) fn set_paused(&self, name: &NodeName, is_paused: bool) {
+        let mut state = self.lock();
+        if is_paused {
+            state.paused.insert(name.clone());
+        } else {
+            state.paused.remove(name);
+        }
+    }
+
+    /// A node is no longer of the cluster.
+    pub(crate) fn forget(&self, name: &NodeName) {
+        let mut state = self.lock();
+        state.heard.remove(name);
+        state.paused.remove(name);
+        self.metrics.certificate_gone(name.as_str());
+    }
+
+    /// Adds what is known of a node to its resource's status.
+    pub(crate) fn fill(&self, name: &NodeName, status: &mut NodeStatus) {
+        let report = self.report(name);
+        status.agent_version.clone_from(&report.version);
+        status.last_seen.clone_from(&report.last_seen);
+        status.ports = report.connected.then_some(report.ports as u64);
+        let condition = |kind: &str, is: bool, reason: &str, message: String, since| Condition {
+            kind: kind.to_owned(),
+            status: if is { Truth::True } else { Truth::False },
+            reason: reason.to_owned(),
+            message,
+            last_transition_time: since,
+        };
+        let connected = if report.connected { "Following" } else { "NotConnected" };
+        let converged = match (report.converged, report.connected) {
+            (true, _) => "AsWanted",
+            (false, true) => "Behind",
+            (false, false) => "NotConnected",
+        };
+        status.conditions = vec![
+            condition("Connected", report.connected, connected, String::new(), report.since),
+            condition(
+                "Converged",
+                report.converged,
+                converged,
+                report.differs.join("; "),
+                report.converged_since,
+            ),
+        ];
+        if report.paused {
+            let said = "reconciling is paused".to_owned();
+            status.conditions.push(condition("Paused", true, "Asked", said, None));
+        }
+    }
+
+    fn heard(&self, node: &NodeName, change: impl FnOnce(&mut Heard)) {
+        // One that was removed a moment ago is not remembered.
+        if self.hub.wanted(node).is_none() {
+            return;
+        }
+        let mut state = self.lock();
+        let heard = state.heard.entry(node.clone()).or_default();
+        heard.last_seen = now();
+        change(heard);
+    }
+}
+
+impl Reports for Nodes {
+    fn connected(&self, node: &NodeName, agent: &AgentVersion) {
+        self.heard(node, |heard| {
+            heard.connected = true;
+            heard.since = now();
+            heard.agent = Some(agent.clone());
+            heard.problem = None;
+        });
+    }
+
+    fn applied(&self, node: &NodeName, applied: Applied) {
+        let wanted = self.hub.wanted(node);
+        self.heard(node, |heard| {
+            let is = wanted.is_some_and(|wanted| {
+                applied.epoch == wanted.epoch && applied.revision >= wanted.revision
+            });
+            let is = is && applied.faults.is_empty();
+            match is {
+                true if heard.converged_since.is_none() => heard.converged_since = Some(now()),
+                true => {}
+                false => heard.converged_since = None,
+            }
+            heard.applied = Some(applied);
+        });
+    }
+
+    fn report(&self, node: &NodeName, report: Report) {
+        if let Some(expires) = report.certificate_expires {
+            let ends = SystemTime::UNIX_EPOCH + Duration::from_secs(expires);
+            self.metrics.certificate(node.as_str(), ends);
+        }
+        self.heard(node, |heard| heard.report = Some(report));
+    }
+
+    fn disconnected(&self, node: &NodeName, why: &str) {
+        self.heard(node, |heard| {
+            heard.connected = false;
+            heard.since = now();
+            heard.converged_since = None;
+            heard.problem = Some(why.to_owned());
+        });
+    }
+}
+
+// === impl State ===
+
+impl State {
+    fn report(&self, hub: &Hub, name: &NodeName) -> NodeReport {
+        let nothing = Heard::default();
+        let heard = self.heard.get(name).unwrap_or(&nothing);
+        let wanted = hub.wanted(name);
+        let applied = heard.applied.as_ref();
+        let is_current = applied.zip(wanted).is_some_and(|(applied, wanted)| {
+            applied.epoch == wanted.epoch && applied.revision >= wanted.revision
+        });
+        let faults: Vec<String> = applied
+            .iter()
+            .flat_map(|applied| &applied.faults)
+            .take(MOST)
+            .map(|fault| match &fault.key {
+                Some(key) => format!("{key}: {}", fault.text),
+                None => fault.text.clone(),
+            })
+            .collect();
+        let converged = heard.connected && is_current && faults.is_empty();
+        let report = heard.report.as_ref();
+        let said = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
+        let expires = report.and_then(|report| report.certificate_expires);
+        NodeReport {
+            name: name.clone(),
+            connected: heard.connected,
+            since: said(&heard.since),
+            last_seen: said(&heard.last_seen),
+            converged,
+            converged_since: heard.converged_since.clone().filter(|_| converged),
+            wanted_revision: wanted.map_or_else(|| hub.revision(), |wanted| wanted.revision),
+            applied_revision: applied.map(|applied| applied.revision),
+            differs: heard.differs(is_current, &faults),
+            faults,
+            version: heard.agent.as_ref().and_then(|agent| said(&agent.software)),
+            versions: report.map(|report| report.versions.clone()).unwrap_or_default(),
+            paused: self.paused.contains(name),
+            certificate_expiry: expires.and_then(rfc3339),
+            ports: report.map_or(0, |report| report.ports.len()),
+            tunnels: heard.tunnels(),
+        }
+    }
+}
+
+// === impl Heard ===
+
+impl Heard {
+    fn differs(&self, is_current: bool, faults: &[String]) -> Vec<String> {
+        let mut differs = Vec::new();
+        if !self.connected {
+            let why = self.problem.as_deref().unwrap_or("it has not come since the start");
+            differs.push(format!("the agent is not connected: {why}"));
+        } else if !is_current {
+            differs.push("the last changes are not on the switch yet".to_owned());
+        }
+        differs.extend_from_slice(faults);
+        if let Some(report) = &self.report {
+            let problems = report.problems.iter().take(MOST);
+            differs.extend(problems.map(|(what, text)| format!("{what}: {text}")));
+            let ends = report.certificate_expires.unwrap_or(u64::MAX);
+            let soon = SystemTime::now() + ALARM;
+            let soon = soon.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+            if ends < soon {
+                let at = rfc3339(ends).unwrap_or_default();
+                differs.push(format!("certificate: it ends {at}, and was not renewed"));
+            }
+        }
+        differs
+    }
+
+    fn tunnels(&self) -> Vec<TunnelReport> {
+        let tunnels = self.report.iter().flat_map(|report| &report.tunnels);
+        let tunnel = |tunnel: &osier_fleet::TunnelHealth| TunnelReport {
+            peer: tunnel.node.clone(),
+            state: match tunnel.up {
+                Some(true) => "up",
+                Some(false) => "down",
+                None => "unknown",
+            },
+            last_seen: Some(self.last_seen.clone()).filter(|_| tunnel.up == Some(true)),
+            rtt_ms: tunnel.round_trip_us.map(|us| {
+                // Far below what a float counts exactly.
+                f64::from(u32::try_from(us).unwrap_or(u32::MAX)) / 1000.0
+            }),
+        };
+        tunnels.map(tunnel).collect()
+    }
+}
+
+/// Seconds since 1970, as resources tell time.
+pub(crate) fn rfc3339(seconds: u64) -> Option<String> {
+    let time = OffsetDateTime::from_unix_timestamp(i64::try_from(seconds).ok()?).ok()?;
+    time.format(&Rfc3339).ok()
+}

@@ -1,0 +1,188 @@
+//! Nodes: they join with a token, follow their views, and outlive restarts and restored backups.
+
+use crate::rig::{Rig, resource, until};
+use osier_fleet::Token;
+use osier_fleet::client::{
+    ClientOptions, ControllerClient, Credentials, JoinError, TlsTransport, ViewContent, ViewUpdate,
+    join,
+};
+use osier_model::{Change, NodeName, Object, View};
+use serde_json::{Value, json};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use tokio::sync::mpsc;
+
+fn token(rig: &Rig, node: &str, address: &str) -> Token {
+    let asked = json!({"address": address, "ttlSeconds": 60});
+    let made = rig.send("POST", &format!("/nodes/{node}/token"), &asked).expect(201);
+    made["token"].as_str().unwrap().parse().unwrap()
+}
+
+/// An agent that makes everything real at once.
+struct Agent {
+    view: Arc<Mutex<Option<View>>>,
+    client: ControllerClient,
+}
+
+impl Agent {
+    fn follow(rig: &Rig, node: &str, folder: &Path) -> Self {
+        let node = NodeName::new(node).unwrap();
+        let credentials = Credentials::new(folder);
+        let tls = credentials.load().unwrap().unwrap();
+        let controllers = vec![rig.fleet.to_string()];
+        let transport = TlsTransport::new(controllers, tls, Some(credentials));
+        let options = ClientOptions {
+            cache: Some(folder.join("view")),
+            software: "test 1".to_owned(),
+            backoff: osier_fleet::client::Backoff {
+                least: std::time::Duration::from_millis(20),
+                most: std::time::Duration::from_millis(200),
+            },
+            ..ClientOptions::new(node.clone())
+        };
+        let view = Arc::new(Mutex::new(None));
+        let shared = Arc::clone(&view);
+        let client = rig.runtime.block_on(async move {
+            let (client, updates) = ControllerClient::start(options, Arc::new(transport)).await;
+            tokio::spawn(apply(client.clone(), node, updates, shared));
+            client
+        });
+        Self { view, client }
+    }
+
+    fn has(&self, port: &str) -> bool {
+        let view = self.view.lock().unwrap();
+        view.as_ref().is_some_and(|view| view.ports().keys().any(|key| key.to_string() == port))
+    }
+}
+
+async fn apply(
+    client: ControllerClient,
+    node: NodeName,
+    mut updates: mpsc::Receiver<ViewUpdate>,
+    view: Arc<Mutex<Option<View>>>,
+) {
+    while let Some(update) = updates.recv().await {
+        let mut view = view.lock().unwrap();
+        let put = |view: &mut View, object: Object| view.apply(Change::Put(object)).unwrap();
+        match &update.content {
+            ViewContent::Snapshot { fabric, objects } => {
+                let mut fresh = View::new(node.clone(), fabric.clone());
+                objects.iter().for_each(|object| put(&mut fresh, object.clone()));
+                *view = Some(fresh);
+            }
+            ViewContent::Changes { changes, .. } => {
+                let view = view.as_mut().unwrap();
+                changes.iter().for_each(|change| view.apply(change.clone()).unwrap());
+            }
+        }
+        client.applied(update.position(), Vec::new());
+    }
+}
+
+fn node_status(rig: &Rig, name: &str) -> Value {
+    let status = rig.get("/status").expect(200);
+    let nodes = status["nodes"].as_array().unwrap();
+    nodes.iter().find(|node| node["name"] == name).cloned().unwrap_or_default()
+}
+
+#[test]
+fn a_node_joins_follows_and_outlives_the_controller() {
+    let mut rig = Rig::new();
+    rig.apply(&[
+        resource("Fabric", "default", &json!({"cluster": ["10.1.0.0/16"]})),
+        resource("Node", "n1", &json!({"tunnel": "192.0.2.1"})),
+        resource("Router", "shop", &json!({})),
+        resource(
+            "Network",
+            "blue",
+            &json!({"router": "shop", "subnets": [{"cidr": "10.5.0.0/24"}]}),
+        ),
+    ]);
+    let token = token(&rig, "n1", "127.0.0.1");
+    let folder = tempfile::tempdir().unwrap();
+    let (fleet, credentials) = (rig.fleet.to_string(), Credentials::new(folder.path()));
+    let joined = rig.runtime.block_on(join(&fleet, &token, &credentials)).unwrap();
+    let configuration = joined.configuration;
+    assert_eq!(configuration.blocks[0].cidr.to_string(), "10.1.0.0/24");
+    assert_eq!(configuration.blocks[0].gateway.to_string(), "10.1.0.1");
+
+    let agent = Agent::follow(&rig, "n1", folder.path());
+    let port = |name: &str| resource("Port", name, &json!({"network": "blue", "node": "n1"}));
+    rig.apply(&[port("shop:web")]);
+    until("the port in the view", || agent.has("shop:web").then_some(()));
+    let status = until("convergence", || {
+        let status = node_status(&rig, "n1");
+        (status["converged"] == true).then_some(status)
+    });
+    assert_eq!((&status["connected"], &status["version"]), (&json!(true), &json!("test 1")));
+    assert_eq!(rig.get("/nodes/n1").expect(200)["status"]["agentVersion"], "test 1");
+
+    rig.stop();
+    until("the agent to notice", || (!agent.client.state().borrow().connected).then_some(()));
+    assert!(agent.has("shop:web"), "it works on without the controller");
+    rig.start();
+    rig.apply(&[port("shop:db")]);
+    until("the next port in the view", || agent.has("shop:db").then_some(()));
+    assert!(agent.client.state().borrow().received.snapshots <= 2);
+}
+
+#[test]
+fn a_token_is_for_one_node_one_address_and_one_use() {
+    let rig = Rig::new();
+    let join = |token: &Token| {
+        let folder = tempfile::tempdir().unwrap();
+        let (fleet, credentials) = (rig.fleet.to_string(), Credentials::new(folder.path()));
+        rig.runtime.block_on(join(&fleet, token, &credentials))
+    };
+    let elsewhere = token(&rig, "n1", "192.0.2.77");
+    assert!(matches!(join(&elsewhere), Err(JoinError::Refused(_))));
+    rig.get("/nodes/n1").refused(404, "NotFound");
+    // A node on loopback cannot be made: tunnels do not end there.
+    assert!(matches!(join(&token(&rig, "n1", "127.0.0.1")), Err(JoinError::Refused(_))));
+    rig.get("/nodes/n1").refused(404, "NotFound");
+    rig.apply(&[resource("Node", "n1", &json!({"tunnel": "192.0.2.1"}))]);
+    let good = token(&rig, "n1", "127.0.0.1");
+    assert!(matches!(join(&elsewhere), Err(JoinError::Refused(_))), "the new one replaces it");
+    join(&good).unwrap();
+    assert!(matches!(join(&good), Err(JoinError::Refused(_))), "it is used up");
+    // What is kept of it is a hash.
+    let store = std::fs::read(rig.config.store()).unwrap();
+    let secret = good.reveal().split('.').nth(1).unwrap().to_owned();
+    assert!(!store.windows(secret.len()).any(|window| window == secret.as_bytes()));
+}
+
+#[test]
+fn a_restored_backup_is_noticed() {
+    let mut rig = Rig::new();
+    rig.apply(&[
+        resource("Node", "n1", &json!({"tunnel": "192.0.2.1"})),
+        resource("Network", "blue", &json!({"subnets": [{"cidr": "10.5.0.0/24"}]})),
+    ]);
+    let token = token(&rig, "n1", "127.0.0.1");
+    let folder = tempfile::tempdir().unwrap();
+    let (fleet, credentials) = (rig.fleet.to_string(), Credentials::new(folder.path()));
+    rig.runtime.block_on(join(&fleet, &token, &credentials)).unwrap();
+    let agent = Agent::follow(&rig, "n1", folder.path());
+    let port = |name: &str| resource("Port", name, &json!({"network": "blue", "node": "n1"}));
+    rig.apply(&[port("shop:kept")]);
+    let backup = rig.curl("/backup", &["-X", "POST"], None).expect(201);
+    rig.apply(&[port("shop:lost")]);
+    until("the view", || (agent.has("shop:kept") && agent.has("shop:lost")).then_some(()));
+    let list = rig.get("/ports").expect(200);
+    // Several starts: the term that the agent has seen is higher than the backup's.
+    for _ in 0..3 {
+        rig.stop();
+        rig.start();
+    }
+    rig.stop();
+    std::fs::copy(backup["path"].as_str().unwrap(), rig.config.store()).unwrap();
+    rig.start();
+    rig.get("/ports/shop:lost").refused(404, "NotFound");
+    until("the agent to forget", || {
+        (agent.has("shop:kept") && !agent.has("shop:lost")).then_some(())
+    });
+    let old = list["metadata"]["resourceVersion"].as_str().unwrap();
+    rig.get(&format!("/ports?watch=true&resourceVersion={old}")).refused(410, "Gone");
+    until("convergence", || (node_status(&rig, "n1")["converged"] == true).then_some(()));
+}

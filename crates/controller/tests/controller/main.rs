@@ -1,0 +1,9 @@
+//! A whole controller over loopback: curl is its client, the fleet's own client its agent.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a panic is the report")]
+
+mod api;
+mod crash;
+mod disk;
+mod hostile;
+mod join;
+mod rig;

@@ -1,0 +1,201 @@
+//! `osier controller`: the controller itself, and what its administrator does beside it.
+
+use anyhow::{Context, bail};
+use clap::{Args, Subcommand};
+use osier_controller::Controller;
+use osier_controller::config::{Config, DEFAULT_PATH};
+use osier_controller::credentials::{self, Role};
+use osier_store::{Embedded, Options};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use tokio::signal::unix::{SignalKind, signal};
+use tracing_subscriber::EnvFilter;
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Without a command, runs the controller until it is told to stop. It logs to standard error;
+OSIER_LOG=debug, or a filter such as osier_controller=debug, says more. At its first start it makes a
+credential, and prints it to standard output, once.")]
+pub(crate) struct Arguments {
+    /// The configuration; the default one may be missing
+    #[arg(long, value_name = "FILE", default_value = DEFAULT_PATH, global = true)]
+    config: PathBuf,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Who may use the API
+    Credential {
+        #[command(subcommand)]
+        command: CredentialCommand,
+    },
+    /// Write all that a stopped controller knows as YAML, secrets included
+    Export {
+        /// Where to; standard output if it is not said
+        file: Option<PathBuf>,
+    },
+    /// Replace all that a stopped controller knows by an export
+    Import {
+        /// The export
+        file: PathBuf,
+        /// Also if the store is not empty
+        #[arg(long)]
+        over: bool,
+    },
+    /// Copy a stopped controller's store; one that runs copies it on POST /backup
+    Backup {
+        /// Where to: it must not exist
+        file: PathBuf,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+enum CredentialCommand {
+    /// Make a credential, and print it, once
+    Add {
+        /// What it is good for: read or write
+        #[arg(long)]
+        role: Role,
+        /// Whose it is, for people
+        #[arg(long)]
+        name: String,
+    },
+    /// List credentials, without their secrets
+    List,
+    /// Revoke a credential, by its id or its name
+    Revoke {
+        /// The id or the name
+        which: String,
+    },
+}
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let config = Config::load(&arguments.config)?;
+    match &arguments.command {
+        None => return serve(config),
+        Some(Command::Credential { command }) => credential(&config, command)?,
+        Some(command) => runtime(1)?.block_on(with_store(&config, command))?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn runtime(threads: usize) -> anyhow::Result<tokio::runtime::Runtime> {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder.worker_threads(threads).enable_all().build().context("there is no runtime")
+}
+
+/// Runs the controller until SIGTERM or SIGINT.
+fn serve(config: Config) -> anyhow::Result<ExitCode> {
+    let filter = EnvFilter::try_from_env("OSIER_LOG").unwrap_or_else(|_| "info".into());
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .init();
+    let threads = std::thread::available_parallelism().map_or(2, usize::from).max(2);
+    runtime(threads)?
+        .block_on(async {
+            let mut terminate =
+                signal(SignalKind::terminate()).context("signals cannot be heard")?;
+            let mut interrupt =
+                signal(SignalKind::interrupt()).context("signals cannot be heard")?;
+            let authority = config.authority();
+            let controller = Controller::start(config).await?;
+            greet(&controller, &authority)?;
+            let stop = async {
+                tokio::select! {
+                    _ = terminate.recv() => {}
+                    _ = interrupt.recv() => {}
+                }
+            };
+            Ok(controller.run(stop).await?)
+        })
+        .map(|()| ExitCode::SUCCESS)
+}
+
+/// What people and scripts wait for.
+fn greet(controller: &Controller, authority: &Path) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "api: https://{}", controller.api)?;
+    writeln!(out, "agents: {}", controller.fleet)?;
+    writeln!(out, "authority: {} sha256:{}", authority.display(), controller.authority)?;
+    let (resources, took) = (controller.resources, controller.took.as_secs_f64());
+    writeln!(out, "resources: {resources}, read in {took:.3} s")?;
+    if let Some(credential) = &controller.first_credential {
+        writeln!(out, "credential: {credential}")?;
+        writeln!(out, "It may write, and is shown only now: keep it well.")?;
+    }
+    writeln!(out, "ready")?;
+    Ok(out.flush()?)
+}
+
+fn credential(config: &Config, command: &CredentialCommand) -> anyhow::Result<()> {
+    let path = config.credentials();
+    let mut out = std::io::stdout().lock();
+    match command {
+        CredentialCommand::Add { role, name } => {
+            std::fs::create_dir_all(&config.state_dir)
+                .with_context(|| format!("{} cannot be made", config.state_dir.display()))?;
+            writeln!(out, "{}", credentials::add(&path, name, *role)?)?;
+        }
+        CredentialCommand::List => {
+            writeln!(out, "{:<10}{:<8}{:<22}NAME", "ID", "ROLE", "CREATED")?;
+            for one in credentials::list(&path)? {
+                writeln!(out, "{:<10}{:<8}{:<22}{}", one.id, one.role, one.created, one.name)?;
+            }
+        }
+        CredentialCommand::Revoke { which } => {
+            let gone = credentials::revoke(&path, which)?;
+            writeln!(out, "{gone} revoked")?;
+        }
+    }
+    Ok(())
+}
+
+/// What is done to the store of a controller that is stopped: while it runs, the file is its own.
+async fn with_store(config: &Config, command: &Command) -> anyhow::Result<()> {
+    let path = config.store();
+    let is_import = matches!(command, Command::Import { .. });
+    if !is_import && !path.exists() {
+        bail!("{} does not exist: there is nothing to read", path.display());
+    }
+    if is_import {
+        std::fs::create_dir_all(&config.state_dir)
+            .with_context(|| format!("{} cannot be made", config.state_dir.display()))?;
+    }
+    let store = Embedded::open(&path, Options::default())
+        .context("the store cannot be opened; is the controller still running?")?;
+    match command {
+        Command::Export { file: None } => {
+            osier_store::export(&store, std::io::stdout().lock()).await?;
+        }
+        Command::Export { file: Some(file) } => {
+            let out = private(file)?;
+            osier_store::export(&store, std::io::BufWriter::new(out)).await?;
+        }
+        Command::Import { file, over } => {
+            let from = std::fs::File::open(file)
+                .with_context(|| format!("{} cannot be read", file.display()))?;
+            let imported = osier_store::import(&store, from, *over).await?;
+            let (documents, position) = (imported.documents, imported.position);
+            writeln!(std::io::stdout(), "{documents} documents imported, now at {position}")?;
+        }
+        Command::Backup { file } => {
+            let position = store.backup(file).await?;
+            writeln!(std::io::stdout(), "{} is a copy as of {position}", file.display())?;
+        }
+        Command::Credential { .. } => {}
+    }
+    Ok(())
+}
+
+/// A new file for its owner only: an export has secrets.
+fn private(path: &Path) -> anyhow::Result<std::fs::File> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let mut options = std::fs::OpenOptions::new();
+    let file = options.write(true).create_new(true).mode(0o600).open(path);
+    file.with_context(|| format!("{} cannot be made", path.display()))
+}
