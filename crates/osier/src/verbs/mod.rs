@@ -1,12 +1,28 @@
 //! The verbs, one module each: its options as a `clap` type, and a `run` that calls a library.
 //!
 //! A new verb is a module here, a variant of [`Verb`] and a line of [`run`]. What it shows, it shows
-//! through [`crate::output`].
+//! through [`crate::output`] and [`crate::render`]; whom it asks, [`crate::client`] knows.
 
 mod agent;
+mod apply;
+mod capture;
+mod check;
 mod completions;
+mod context;
+mod controller;
+mod delete;
+mod describe;
+mod get;
 mod lab;
+mod man;
+mod node;
+mod status;
+mod support_bundle;
+mod trace;
+mod watch;
 
+use crate::client::{Client, Connection};
+use anyhow::Context;
 use clap::Subcommand;
 use std::io::Write;
 use std::process::ExitCode;
@@ -14,12 +30,42 @@ use std::process::ExitCode;
 /// What is asked for.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
+    /// Show resources
+    Get(get::Arguments),
+    /// Tell all about a resource, and what belongs to it
+    Describe(describe::Arguments),
+    /// Make the cluster have what files say
+    Apply(apply::Arguments),
+    /// Delete resources
+    Delete(delete::Arguments),
+    /// Show changes of resources as they happen
+    Watch(watch::Arguments),
+    /// Is every node as it should be? Since when, and what differs?
+    Status(status::Arguments),
+    /// Look for what commonly goes wrong: connectivity, MTU, clocks, versions, firewalls
+    Check(check::Arguments),
+    /// Follow a packet from one pod to another, table by table
+    Trace(trace::Arguments),
+    /// Record a pod's packets, as pcap
+    Capture(capture::Arguments),
+    /// Let nodes join, pause and resume them
+    Node(node::Arguments),
+    /// Collect what helps to find a fault, without secrets
+    SupportBundle(support_bundle::Arguments),
+    /// Remember a controller, and what to be known by there
+    Login(context::Login),
+    /// Show and choose remembered controllers
+    Context(context::Arguments),
     /// Make and use a playground on this machine: real switches, agents and pods
     Lab(lab::Arguments),
+    /// Run the controller, or look after it
+    Controller(controller::Arguments),
     /// Run this node's agent
     Agent(agent::Arguments),
     /// Print a script that completes osier's words in a shell
     Completions(completions::Arguments),
+    /// Write the manual's pages
+    Man(man::Arguments),
     /// Print the version
     Version,
 }
@@ -27,12 +73,47 @@ pub(crate) enum Verb {
 /// Does it: the exit code.
 pub(crate) fn run(verb: Verb) -> anyhow::Result<ExitCode> {
     match verb {
+        Verb::Get(arguments) => get::run(&arguments),
+        Verb::Describe(arguments) => describe::run(&arguments),
+        Verb::Apply(arguments) => apply::run(&arguments),
+        Verb::Delete(arguments) => delete::run(&arguments),
+        Verb::Watch(arguments) => watch::run(&arguments),
+        Verb::Status(arguments) => status::run(&arguments),
+        Verb::Check(arguments) => check::run(&arguments),
+        Verb::Trace(arguments) => trace::run(&arguments),
+        Verb::Capture(arguments) => capture::run(&arguments),
+        Verb::Node(arguments) => node::run(&arguments),
+        Verb::SupportBundle(arguments) => support_bundle::run(&arguments),
+        Verb::Login(arguments) => context::login(&arguments),
+        Verb::Context(arguments) => context::run(arguments),
         Verb::Lab(arguments) => lab::run(arguments),
+        Verb::Controller(arguments) => controller::run(&arguments),
         Verb::Agent(arguments) => agent::run(&arguments),
         Verb::Completions(arguments) => completions::run(&arguments),
+        Verb::Man(arguments) => man::run(&arguments),
         Verb::Version => {
             writeln!(std::io::stdout(), "osier {}", env!("CARGO_PKG_VERSION"))?;
             Ok(ExitCode::SUCCESS)
         }
     }
+}
+
+/// Runs something that asks a controller.
+fn asking<T>(
+    connection: &Connection,
+    work: impl AsyncFnOnce(&Client) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    let client = connection.client()?;
+    runtime()?.block_on(work(&client))
+}
+
+/// One thread: a question waits for its answer.
+fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    builder.enable_all().build().context("there is no runtime")
+}
+
+/// The exit code of a verb that judges.
+fn verdict(is_well: bool) -> ExitCode {
+    if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -1,0 +1,156 @@
+//! Whom to ask, and as whom: from options, the environment, a context, or the controller on this
+//! machine, in that order.
+
+use super::contexts::{Context, Contexts, ContextsError};
+use super::error::ClientError;
+use super::secret::{Credential, SecretError};
+use super::server::{BadServer, Server};
+use super::{Client, local};
+use clap::Args;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use thiserror::Error;
+
+/// The options of all verbs that ask a controller.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Connection")]
+pub(crate) struct Connection {
+    /// Ask the controller of this context, instead of the current one
+    #[arg(long, env = "OSIER_CONTEXT", value_name = "NAME", hide_env_values = true)]
+    pub(crate) context: Option<String>,
+    /// Ask the controller there
+    #[arg(long, env = "OSIER_SERVER", value_name = "URL", hide_env_values = true)]
+    pub(crate) server: Option<Server>,
+    /// Trust this authority (PEM), and no other
+    #[arg(long, env = "OSIER_CA", value_name = "FILE", hide_env_values = true)]
+    pub(crate) ca: Option<PathBuf>,
+    /// Be known by the credential in this file
+    #[arg(long, env = "OSIER_CREDENTIAL_FILE", value_name = "FILE", hide_env_values = true)]
+    pub(crate) credential_file: Option<PathBuf>,
+    /// Wait so many seconds for an answer
+    #[arg(long, value_name = "SECONDS", default_value_t = 30,
+          value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub(crate) timeout: u64,
+}
+
+/// All that is needed to ask.
+#[derive(Debug, Clone)]
+pub(crate) struct Access {
+    pub(crate) server: Server,
+    /// Whom to trust, as PEM.
+    pub(crate) authority: String,
+    /// Where that came from.
+    pub(crate) authority_origin: String,
+    pub(crate) credential: Credential,
+    /// Where the credential came from.
+    pub(crate) origin: String,
+}
+
+/// Why nobody can be asked.
+#[derive(Debug, Error)]
+pub(crate) enum AccessError {
+    #[error(transparent)]
+    Contexts(#[from] ContextsError),
+    #[error(transparent)]
+    Secret(#[from] SecretError),
+    #[error(transparent)]
+    Server(#[from] BadServer),
+    #[error("there is no context {found:?}: {}", all_or_none(known))]
+    NoContext { found: String, known: Vec<String> },
+    #[error(
+        "no controller is known: `osier login https://HOST --ca FILE` once, or give {missing}, or \
+         run this as root on the controller's machine"
+    )]
+    Unknown { missing: &'static str },
+    #[error(
+        "--ca names another authority than {origin}: give --credential-file as well, for its \
+         credential is not for others"
+    )]
+    Foreign { origin: String },
+    #[error("{} cannot be read", path.display())]
+    Authority {
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+fn all_or_none(known: &[String]) -> String {
+    match known {
+        [] => "there are none".to_owned(),
+        known => format!("there are {}", known.join(", ")),
+    }
+}
+
+// === impl Connection ===
+
+impl Connection {
+    /// A client for whom these options mean.
+    pub(crate) fn client(&self) -> Result<Client, ClientError> {
+        let access = self.resolve(&Contexts::path()?, Path::new(local::PATH))?;
+        Client::new(access, Duration::from_secs(self.timeout))
+    }
+
+    /// What they mean, with these files.
+    fn resolve(&self, contexts: &Path, local: &Path) -> Result<Access, AccessError> {
+        let known = match (&self.server, &self.ca, &self.credential_file) {
+            // Nothing is missing: no file has to be right, or there.
+            (Some(_), Some(_), Some(_)) => None,
+            _ => self.known(contexts, local)?,
+        };
+        let (known, origin) = known.unzip();
+        let origin = origin.unwrap_or_default();
+        let unknown = |missing| AccessError::Unknown { missing };
+        let server = self.server.clone().or_else(|| Some(known.as_ref()?.server.clone()));
+        let (authority, authority_origin) = match (&self.ca, &known) {
+            (Some(path), _) => (read_authority(path)?, path.display().to_string()),
+            (None, Some(known)) => (known.ca.clone(), origin.clone()),
+            (None, None) => return Err(unknown("--ca")),
+        };
+        let (credential, origin) = match (&self.credential_file, known) {
+            (Some(path), _) => {
+                (Credential::load(path)?, format!("The credential in {}", path.display()))
+            }
+            (None, Some(known)) if known.ca.trim() == authority.trim() => (
+                Credential::new(&known.credential, &origin)?,
+                format!("The credential of {origin}"),
+            ),
+            (None, Some(_)) => return Err(AccessError::Foreign { origin }),
+            (None, None) => return Err(unknown("--credential-file")),
+        };
+        let server = server.ok_or_else(|| unknown("--server"))?;
+        Ok(Access { server, authority, authority_origin, credential, origin })
+    }
+
+    /// The context that is meant, and what it is called in errors.
+    fn known(
+        &self,
+        contexts: &Path,
+        local: &Path,
+    ) -> Result<Option<(Context, String)>, AccessError> {
+        let mut file = Contexts::load(contexts)?;
+        if let Some(name) = self.context.as_ref().or(file.current.as_ref()).cloned() {
+            let Some(context) = file.contexts.remove(&name) else {
+                let known = file.contexts.into_keys().collect();
+                return Err(AccessError::NoContext { found: name, known });
+            };
+            return Ok(Some((context, format!("context {name}"))));
+        }
+        Ok(local::load(local)?.map(|context| (context, "this machine's controller".to_owned())))
+    }
+}
+
+/// The text of a file with certificates.
+pub(crate) fn read_authority(path: &Path) -> Result<String, AccessError> {
+    std::fs::read_to_string(path)
+        .map_err(|source| AccessError::Authority { path: path.to_owned(), source })
+}
+
+impl From<ContextsError> for ClientError {
+    fn from(error: ContextsError) -> Self {
+        Self::Access(error.into())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,223 @@
+//! The controller's API, as the verbs use it: HTTPS with a pinned authority, JSON both ways.
+//!
+//! [`access`] knows whom to ask and with what credential, [`Client`] asks, and [`ClientError`] says
+//! what went wrong and what can be done. What the answers mean is the verbs' and [`answers`]'.
+
+pub(crate) mod access;
+pub(crate) mod answers;
+mod connection;
+pub(crate) mod contexts;
+mod error;
+mod lines;
+mod local;
+mod resources;
+mod secret;
+mod server;
+
+pub(crate) use access::{Access, Connection};
+pub(crate) use error::{ClientError, Refusal};
+pub(crate) use resources::{Follower, Listing};
+pub(crate) use secret::Credential;
+pub(crate) use server::Server;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
+use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, RETRY_AFTER, USER_AGENT};
+use hyper::{Method, Request, Response, StatusCode};
+use lines::Lines;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Where resources are.
+pub(crate) const BASE: &str = "/apis/osier.dev/v1alpha1";
+/// The largest answer that is taken as a whole.
+const MAX_ANSWER: usize = 256 << 20;
+/// How often a question is asked that changes nothing.
+const TRIES: u32 = 3;
+/// The longest that we let a busy server make us wait.
+const MAX_PAUSE: Duration = Duration::from_secs(5);
+
+/// One who asks a controller.
+pub(crate) struct Client {
+    access: Access,
+    tls: Arc<rustls::ClientConfig>,
+    timeout: Duration,
+}
+
+impl Client {
+    pub(crate) fn new(access: Access, timeout: Duration) -> Result<Self, ClientError> {
+        let tls = connection::trusting(&access)?;
+        Ok(Self { access, tls, timeout })
+    }
+
+    /// Whom it asks.
+    pub(crate) fn server(&self) -> &Server {
+        &self.access.server
+    }
+
+    /// What it is known by.
+    pub(crate) fn credential(&self) -> &Credential {
+        &self.access.credential
+    }
+
+    /// Asks for something that is below the base.
+    pub(crate) async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
+        self.read(&format!("{BASE}{path}")).await
+    }
+
+    /// Asks for something by its whole path; again, if the connection breaks or the server is busy.
+    pub(crate) async fn read<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
+        self.understand(&self.read_bytes(path).await?)
+    }
+
+    /// The bytes that are at a path.
+    pub(crate) async fn read_bytes(&self, path: &str) -> Result<Bytes, ClientError> {
+        let mut tries = 1;
+        loop {
+            match self.ask(Method::GET, path, None).await {
+                Err(error) if tries < TRIES && error.may_pass() => {
+                    tokio::time::sleep(error.pause().min(MAX_PAUSE)).await;
+                    tries += 1;
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+
+    /// Sends something below the base, once.
+    pub(crate) async fn post<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &Value,
+    ) -> Result<T, ClientError> {
+        let answer = self.ask(Method::POST, &format!("{BASE}{path}"), Some(body)).await?;
+        self.understand(if answer.is_empty() { b"null" } else { &answer })
+    }
+
+    /// Opens a stream of something below the base.
+    pub(crate) async fn stream(&self, path: &str) -> Result<Incoming, ClientError> {
+        let path = format!("{BASE}{path}");
+        let answer = self.in_time(self.begin(Method::GET, &path, None)).await?;
+        Ok(self.accepted(answer).await?.into_body())
+    }
+
+    /// When the server believes that it is, if it says so.
+    pub(crate) async fn clock(&self) -> Result<Option<String>, ClientError> {
+        let answer = self.in_time(self.begin(Method::GET, "/healthz", None)).await?;
+        let date = answer.headers().get(hyper::header::DATE);
+        Ok(date.and_then(|date| date.to_str().ok()).map(str::to_owned))
+    }
+
+    /// One question and its whole answer.
+    async fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Bytes, ClientError> {
+        let whole = async {
+            let answer = self.begin(method, path, body).await?;
+            self.collect(self.accepted(answer).await?.into_body()).await
+        };
+        self.in_time(whole).await
+    }
+
+    async fn in_time<T>(
+        &self,
+        what: impl Future<Output = Result<T, ClientError>>,
+    ) -> Result<T, ClientError> {
+        let late = |_| ClientError::Timeout {
+            server: self.server().to_string(),
+            seconds: self.timeout.as_secs(),
+        };
+        tokio::time::timeout(self.timeout, what).await.map_err(late)?
+    }
+
+    /// A question on a connection of its own: its answer's head.
+    async fn begin(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Response<Incoming>, ClientError> {
+        let body = body.map(|body| Bytes::from(body.to_string())).unwrap_or_default();
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(HOST, self.server().authority())
+            .header(AUTHORIZATION, self.access.credential.bearer())
+            .header(USER_AGENT, concat!("osier/", env!("CARGO_PKG_VERSION")))
+            .header(ACCEPT, "application/json")
+            .header(CONTENT_TYPE, "application/json")
+            .body(Full::new(body))
+            .map_err(|source| ClientError::Question { source })?;
+        let mut sender = connection::open(self.server(), &self.tls).await?;
+        sender.send_request(request).await.map_err(|source| self.broken(source))
+    }
+
+    /// The answer, if it is a good one; what it says, if not.
+    async fn accepted(
+        &self,
+        answer: Response<Incoming>,
+    ) -> Result<Response<Incoming>, ClientError> {
+        let status = answer.status();
+        if status.is_success() {
+            return Ok(answer);
+        }
+        let retry_after = answer.headers().get(RETRY_AFTER).cloned();
+        let body = self.collect(answer.into_body()).await?;
+        let mut refusal = Refusal::read(status.as_u16(), &body);
+        refusal.retry_after = retry_after.and_then(|after| after.to_str().ok()?.parse().ok());
+        let known_as = self.access.origin.clone();
+        Err(match status {
+            StatusCode::UNAUTHORIZED => ClientError::Unauthorized { known_as, refusal },
+            _ => ClientError::Refused(refusal),
+        })
+    }
+
+    async fn collect(&self, body: Incoming) -> Result<Bytes, ClientError> {
+        match Limited::new(body, MAX_ANSWER).collect().await {
+            Ok(whole) => Ok(whole.to_bytes()),
+            Err(error) => Err(match error.downcast::<hyper::Error>() {
+                Ok(source) => self.broken(*source),
+                Err(_) => {
+                    ClientError::TooLarge { server: self.server().to_string(), limit: MAX_ANSWER }
+                }
+            }),
+        }
+    }
+
+    fn understand<T: DeserializeOwned>(&self, bytes: &[u8]) -> Result<T, ClientError> {
+        let server = self.server().to_string();
+        serde_json::from_slice(bytes).map_err(|source| ClientError::Answer { server, source })
+    }
+
+    fn broken(&self, source: hyper::Error) -> ClientError {
+        ClientError::Broken { server: self.server().to_string(), source }
+    }
+}
+
+/// Text as part of a path or a query (RFC 3986, 2.1).
+pub(crate) fn escaped(text: &str) -> String {
+    use std::fmt::Write as _;
+    text.bytes().fold(String::with_capacity(text.len()), |mut to, byte| {
+        if byte.is_ascii_alphanumeric() || b"-._~:@".contains(&byte) {
+            to.push(byte.into());
+        } else {
+            let _ = write!(to, "%{byte:02X}");
+        }
+        to
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn text_is_escaped_for_paths() {
+        assert_eq!(super::escaped("shop:web@1"), "shop:web@1");
+        assert_eq!(super::escaped("a=b,c/ä"), "a%3Db%2Cc%2F%C3%A4");
+    }
+}

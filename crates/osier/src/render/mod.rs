@@ -1,0 +1,10 @@
+//! Answers as text for people. Values in, text out: nothing here asks anyone, so every picture is
+//! tested as text.
+
+pub(crate) mod check;
+pub(crate) mod describe;
+pub(crate) mod moment;
+pub(crate) mod paint;
+pub(crate) mod status;
+pub(crate) mod table;
+pub(crate) mod trace;

@@ -1,0 +1,107 @@
+//! `osier describe`: a resource in plain words, with what belongs to it.
+
+use super::asking;
+use crate::client::answers::Status;
+use crate::client::{Client, Connection};
+use crate::kinds;
+use crate::render::describe::{Related, draw};
+use crate::render::paint::Paint;
+use crate::render::table;
+use anyhow::Context;
+use clap::Args;
+use osier_resource::{Document, Kind, Resource};
+use serde_json::Value;
+use std::io::Write;
+use std::process::ExitCode;
+use time::OffsetDateTime;
+
+const EXAMPLES: &str = "\
+Examples:
+  osier describe network blue   # its numbers, subnets, and every port on it
+  osier describe node n1        # is it as wanted? its ports, its tunnels
+  osier describe port shop:web  # where it is, and what it was given";
+
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES, after_long_help = format!("{}\n\n{EXAMPLES}", kinds::HELP))]
+pub(crate) struct Arguments {
+    /// What: network, port, node...
+    #[arg(value_parser = kinds::parser(), ignore_case = true)]
+    kind: Kind,
+    /// Which
+    name: String,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    asking(&arguments.connection, async |client| {
+        let value = client.object(arguments.kind, &arguments.name).await?;
+        let resource = Resource::from_value(&value).context(
+            "this version cannot read it: `osier get ... -o yaml` shows it, `osier check` compares \
+             versions",
+        )?;
+        let related = related(client, &resource).await?;
+        let text = draw(&resource, &related, OffsetDateTime::now_utc(), Paint::for_output());
+        std::io::stdout().write_all(text.as_bytes())?;
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+/// What belongs to it.
+async fn related(client: &Client, resource: &Resource) -> anyhow::Result<Related> {
+    let mut related = Related::default();
+    let name = resource.name();
+    let mut add = |heading: &str, kind, items| {
+        related.resources.push((heading.to_owned(), kind, items));
+    };
+    match resource {
+        Resource::Fabric(_) => add("Nodes", Kind::Node, client.list(Kind::Node, None).await?.items),
+        Resource::Node(_) => {
+            add("Ports", Kind::Port, having(client, Kind::Port, "/spec/node", name).await?);
+            let status: Status = client.get("/status").await?;
+            related.node = status.nodes.into_iter().find(|node| node.name == name);
+        }
+        Resource::Pool(_) => {
+            let networks = client.list(Kind::Network, None).await?.items.into_iter();
+            let uses = |network: &Value| {
+                let pools = network.pointer("/spec/pools").and_then(Value::as_array);
+                pools.is_some_and(|pools| pools.iter().any(|pool| pool == name))
+            };
+            add("Networks that take from it", Kind::Network, networks.filter(uses).collect());
+        }
+        Resource::Router(_) => {
+            let networks = having(client, Kind::Network, "/spec/router", name).await?;
+            add("Networks that it joins", Kind::Network, networks);
+        }
+        Resource::Network(Document { spec, .. }) => {
+            add("Ports", Kind::Port, having(client, Kind::Port, "/spec/network", name).await?);
+            if !spec.pools.is_empty() {
+                let names: Vec<String> = spec.pools.iter().map(ToString::to_string).collect();
+                let mut pools = client.list(Kind::Pool, None).await?.items;
+                pools.retain(|pool| names.iter().any(|name| name == table::name(pool)));
+                add("Pools", Kind::Pool, pools);
+            }
+        }
+        Resource::Port(Document { spec, .. }) => {
+            for (heading, kind, name) in [
+                ("Network", Kind::Network, spec.network.to_string()),
+                ("Node", Kind::Node, spec.node.to_string()),
+            ] {
+                add(heading, kind, vec![client.object(kind, &name).await?]);
+            }
+        }
+    }
+    Ok(related)
+}
+
+/// Those of a kind in which a field says something.
+async fn having(
+    client: &Client,
+    kind: Kind,
+    field: &str,
+    what: &str,
+) -> anyhow::Result<Vec<Value>> {
+    let mut items = client.list(kind, None).await?.items;
+    items.retain(|item| item.pointer(field).and_then(Value::as_str) == Some(what));
+    Ok(items)
+}

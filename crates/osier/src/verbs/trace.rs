@@ -1,0 +1,129 @@
+//! `osier trace`: the way of a packet that is not sent.
+
+use super::{asking, verdict};
+use crate::client::Connection;
+use crate::client::answers::Trace;
+use crate::output::{Form, Output};
+use crate::render::paint::Paint;
+use crate::render::trace::{Depth, draw, is_delivered};
+use anyhow::Context;
+use clap::Args;
+use serde_json::{Value, json};
+use std::process::ExitCode;
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Each switch on the way is asked what it would do with the packet (ofproto/trace), by its own agent; \
+no packet is sent. FROM is a port: namespace:pod, namespace:pod:interface, or one of its addresses. \
+TO is a port or any address.
+
+Exit codes: 0 if the packet arrives, 1 if it does not.
+
+Examples:
+  osier trace shop:web shop:db               # would a ping arrive?
+  osier trace shop:web shop:db --tcp 5432    # would a connection?
+  osier trace shop:web 192.0.2.7 --udp 53 -o wide
+  osier trace shop:web shop:db --raw         # with what each switch said itself")]
+pub(crate) struct Arguments {
+    /// Who sends: a port (namespace:pod) or its address
+    from: String,
+    /// To whom: a port or an address
+    to: String,
+    /// A TCP segment to this port
+    #[arg(long, value_name = "PORT", group = "protocol")]
+    tcp: Option<u16>,
+    /// A UDP datagram to this port
+    #[arg(long, value_name = "PORT", group = "protocol")]
+    udp: Option<u16>,
+    /// A ping, which is also what is traced if nothing is said
+    #[arg(long, group = "protocol")]
+    icmp: bool,
+    /// Sent from this port
+    #[arg(long, value_name = "PORT", conflicts_with = "icmp")]
+    source_port: Option<u16>,
+    /// Show what the switches said, too
+    #[arg(long)]
+    raw: bool,
+    #[command(flatten)]
+    output: Output,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    asking(&arguments.connection, async |client| {
+        let answer: Value = client.post("/trace", &arguments.body()).await?;
+        let trace: Trace = serde_json::from_value(answer.clone())
+            .context("the trace is of another version: -o json shows it whole")?;
+        let depth = |form| match (arguments.raw, form) {
+            (true, _) => Depth::Raw,
+            (false, Form::Wide) => Depth::Flows,
+            (false, _) => Depth::Words,
+        };
+        let question = arguments.question();
+        arguments
+            .output
+            .print(&answer, |form| draw(&question, &trace, depth(form), Paint::for_output()))?;
+        Ok(verdict(is_delivered(&trace)))
+    })
+}
+
+impl Arguments {
+    fn packet(&self) -> (&'static str, Option<u16>) {
+        match (self.tcp, self.udp) {
+            (Some(port), _) => ("tcp", Some(port)),
+            (_, Some(port)) => ("udp", Some(port)),
+            _ => ("icmp", None),
+        }
+    }
+
+    fn body(&self) -> Value {
+        let (protocol, port) = self.packet();
+        let mut body =
+            json!({"from": port_name(&self.from), "to": port_name(&self.to), "protocol": protocol});
+        for (field, port) in [("port", port), ("sourcePort", self.source_port)] {
+            if let Some(port) = port {
+                body[field] = port.into();
+            }
+        }
+        body
+    }
+
+    fn question(&self) -> String {
+        let (protocol, port) = self.packet();
+        let port = port.map(|port| format!(" {port}")).unwrap_or_default();
+        format!("{} → {}, {protocol}{port}", port_name(&self.from), port_name(&self.to))
+    }
+}
+
+/// A port's name also as others write it: `namespace/pod`.
+pub(super) fn port_name(text: &str) -> String {
+    text.replace('/', ":")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        arguments: Arguments,
+    }
+
+    fn body(line: &str) -> Value {
+        let words = std::iter::once("trace").chain(line.split_whitespace());
+        Line::try_parse_from(words).unwrap().arguments.body()
+    }
+
+    #[test]
+    fn options_become_a_packet() {
+        assert_eq!(body("a:b c/d"), json!({"from": "a:b", "to": "c:d", "protocol": "icmp"}));
+        assert_eq!(
+            body("a:b 10.0.0.1 --tcp 80 --source-port 7"),
+            json!({"from": "a:b", "to": "10.0.0.1", "protocol": "tcp", "port": 80, "sourcePort": 7})
+        );
+        assert_eq!(body("fd00::1 c:d --udp 53")["from"], "fd00::1");
+    }
+}
