@@ -73,6 +73,10 @@ cni: ## build the CNI plugin, static and small
 		$(CARGO) build --profile cni -p osier-cni --target $(HOST) --locked
 	@ls -l $(or $(CARGO_TARGET_DIR),target)/$(HOST)/cni/osier-cni
 
+.PHONY: man
+man: ## write the manual's pages; MANDIR=folder (default target/man)
+	$(CARGO) run --quiet --locked -p osier -- man $(or $(MANDIR),$(or $(CARGO_TARGET_DIR),target)/man)
+
 .PHONY: packages
 packages: ## install the Debian packages that tests need, starting no service
 	@scripts/install-packages

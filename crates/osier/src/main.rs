@@ -94,7 +94,10 @@ mod tests {
         };
         for command in Osier::command().get_subcommands() {
             let name = command.get_name();
-            assert!(has_examples(command) || ["agent", "version"].contains(&name), "{name}");
+            assert!(
+                has_examples(command) || ["agent", "controller", "version"].contains(&name),
+                "{name}"
+            );
         }
     }
 

@@ -10,6 +10,9 @@ use thiserror::Error;
 /// How long to wait before asking again, if nobody said.
 const PAUSE: Duration = Duration::from_millis(300);
 
+/// The field that tells which version a change is of.
+const VERSION: &str = "resourceVersion";
+
 /// Why a question has no answer.
 #[derive(Debug, Error)]
 pub(crate) enum ClientError {
@@ -114,6 +117,14 @@ impl ClientError {
         }
     }
 
+    /// What a controller said, to be told better.
+    pub(crate) fn refusal_mut(&mut self) -> Option<&mut Refusal> {
+        match self {
+            Self::Unauthorized { refusal, .. } | Self::Refused(refusal) => Some(refusal),
+            _ => None,
+        }
+    }
+
     /// Whether a change that the same client sent before may have been made all the same.
     pub(crate) fn is_in_doubt(&self) -> bool {
         matches!(self, Self::Broken { .. } | Self::Timeout { .. } | Self::Answer { .. })
@@ -210,6 +221,15 @@ impl Refusal {
         refusal
     }
 
+    /// Tells each thing that is wrong with its place, where one is known.
+    pub(crate) fn locate(&mut self, place: impl Fn(&str) -> Option<String>) {
+        let located = |detail: &Detail| Some(format!("{}: {detail}", place(&detail.object)?));
+        let lines: Vec<String> = self.details.iter().filter_map(located).collect();
+        if !lines.is_empty() {
+            self.message = lines.join("\n");
+        }
+    }
+
     fn advice(&self) -> Option<&'static str> {
         Some(match self.status {
             403 => {
@@ -217,13 +237,13 @@ impl Refusal {
                  (`osier login`, or --credential-file)."
             }
             404 => "`osier get KIND` lists what there is.",
-            409 => {
+            409 if self.details.iter().any(|detail| detail.field.ends_with(VERSION)) => {
                 "Nothing was changed. `osier get KIND NAME -o yaml` shows it as it is now; make \
                  your change there, and apply it again."
             }
             410 => "Begin again: what happened since then is no longer kept.",
             413 => "Nothing was changed. Apply it in parts.",
-            422 | 400 => "Nothing was changed.",
+            400 | 409 | 422 => "Nothing was changed.",
             429 => "Too many requests at once: wait a little.",
             503 => "It is starting, or not the leader: try again, or ask another controller.",
             507 => "Its disk is full. Nothing was changed; nodes go on working.",
@@ -235,7 +255,7 @@ impl Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)?;
-        for detail in self.details.iter().filter(|d| !self.message.contains(&d.to_string())) {
+        for detail in self.details.iter().filter(|d| !self.message.contains(&d.problem)) {
             write!(f, "\n  {detail}")?;
         }
         Ok(())
@@ -269,6 +289,27 @@ mod tests {
         ] {
             assert_eq!(Refusal::read(status, body).to_string(), said);
         }
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_once_with_its_place_and_what_to_do() {
+        let detail = |field: &str, problem: &str| Detail {
+            object: "Network blue".to_owned(),
+            field: field.to_owned(),
+            problem: problem.to_owned(),
+        };
+        let mut refusal = Refusal {
+            message: "Network blue: spec.vni: 7 is taken".to_owned(),
+            details: vec![detail("spec.vni", "7 is taken")],
+            status: 409,
+            ..Refusal::default()
+        };
+        assert_eq!(refusal.to_string(), "Network blue: spec.vni: 7 is taken");
+        assert_eq!(refusal.advice(), Some("Nothing was changed."));
+        refusal.locate(|object| (object == "Network blue").then(|| "net.yaml:9".to_owned()));
+        assert_eq!(refusal.to_string(), "net.yaml:9: Network blue: spec.vni: 7 is taken");
+        refusal.details = vec![detail("metadata.resourceVersion", "old")];
+        assert!(refusal.advice().is_some_and(|advice| advice.contains("osier get")));
     }
 
     #[test]

@@ -212,13 +212,12 @@ fn tunnels(node: &NodeStatus, paint: Paint) -> String {
 }
 
 fn list(heading: &str, kind: Kind, members: &[Value], now: OffsetDateTime, paint: Paint) -> String {
-    let mut text = format!(
-        "\n{heading}: {}\n",
-        match members.len() {
-            0 => "none".to_owned(),
-            count => count.to_string(),
-        }
-    );
+    let mut text = match members.len() {
+        0 => format!("\n{heading}: none\n"),
+        // What there is exactly one of is not counted.
+        1 if heading == kind.name() => format!("\n{heading}\n"),
+        count => format!("\n{heading}: {count}\n"),
+    };
     if members.is_empty() {
         return text;
     }

@@ -12,8 +12,8 @@ use time::{Duration, OffsetDateTime};
 const MAX_MATRIX: usize = 12;
 /// The most lines of one node's differences.
 const MAX_LINES: usize = 5;
-/// How long before its end a certificate is an alarm: it should have been renewed long since.
-const ALARM: Duration = Duration::hours(2);
+/// How long before its end a certificate of any length should have been renewed long since.
+const ALARM: Duration = Duration::minutes(10);
 const NONE: &str = "-";
 
 /// What is not as it should be, each in a sentence.
@@ -29,10 +29,12 @@ pub(crate) fn problems(status: &Status, now: OffsetDateTime) -> Vec<String> {
     };
     problems.extend(expiring("controller", &status.controller.certificate_expiry));
     for node in &status.nodes {
-        if let Some(wrong) = State::of(node).problem() {
-            problems.push(format!("{}: {wrong}", node.name));
-        }
-        problems.extend(node.faults.iter().map(|fault| format!("{}: {fault}", node.name)));
+        let state = State::of(node);
+        problems.extend(state.problem().map(|wrong| format!("{}: {wrong}", node.name)));
+        // What differs is shown by itself; of a converged node it is all that is wrong.
+        let differs = node.differs.iter().filter(|_| matches!(state, State::Converged));
+        let faults = node.faults.iter().filter(|fault| !node.differs.contains(fault));
+        problems.extend(differs.chain(faults).map(|said| format!("{}: {said}", node.name)));
         problems.extend(expiring(&node.name, &node.certificate_expiry));
         let broken = node.tunnels.iter().filter(|tunnel| tunnel.is_down());
         problems.extend(broken.map(|t| format!("{}: the tunnel to {} is down", node.name, t.peer)));

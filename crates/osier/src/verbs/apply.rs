@@ -5,12 +5,11 @@ use crate::client::answers::Outcome;
 use crate::client::{Client, ClientError, Connection};
 use crate::kinds;
 use crate::manifests::{self, Manifest};
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use clap::Args;
 use osier_resource::Kind;
 use serde_json::json;
-use std::fmt::Write as _;
-use std::io::Write as _;
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -53,27 +52,18 @@ async fn apply(client: &Client, manifests: &[Manifest], dry_run: bool) -> anyhow
 }
 
 /// An error with the places of what it is about.
-fn located(error: ClientError, manifests: &[Manifest]) -> anyhow::Error {
+fn located(mut error: ClientError, manifests: &[Manifest]) -> anyhow::Error {
     if error.is_in_doubt() {
         let said = "it is not known whether this was applied; to apply it again does no harm";
         return anyhow::Error::new(error).context(said);
     }
-    let Some(refusal) = error.refusal() else { return error.into() };
-    let place = |object: &str| {
-        let is_it = |m: &&Manifest| m.called() == object || m.resource.key() == object;
-        manifests.iter().find(is_it).map(Manifest::at)
-    };
-    let mut said = String::new();
-    for detail in &refusal.details {
-        if let Some(at) = place(&detail.object) {
-            let _ = write!(said, "\n{at}: {detail}");
-        }
+    if let Some(refusal) = error.refusal_mut() {
+        refusal.locate(|object| {
+            let is_it = |m: &&Manifest| m.called() == object || m.resource.key() == object;
+            manifests.iter().find(is_it).map(Manifest::at)
+        });
     }
-    if said.is_empty() {
-        return error.into();
-    }
-    let context = anyhow!("{NOTHING_CHANGED}:{said}").to_string();
-    anyhow::Error::new(error).context(context)
+    error.into()
 }
 
 /// A line for each: `network/blue created`.

@@ -101,8 +101,11 @@ impl<'a> Bundle<'a> {
             progress.step(&format!("node {node}"), number, total);
             self.node(node).await;
         }
-        let errors = self.errors.join("\n");
-        self.add("errors.txt", if errors.is_empty() { "none" } else { &errors });
+        let errors = std::mem::take(&mut self.errors).join("\n");
+        self.add(
+            "errors.txt",
+            &if errors.is_empty() { "none\n".to_owned() } else { errors + "\n" },
+        );
     }
 
     /// All that is not of a node: the nodes' names.

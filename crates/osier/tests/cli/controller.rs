@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 pub(crate) const OSIER: &str = env!("CARGO_BIN_EXE_osier");
 /// Generous, for machines under load.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A controller, until it is dropped.
 pub(crate) struct Controller {
@@ -207,7 +207,8 @@ fn launch(folder: &TempDir, port: u16) -> (Child, Vec<String>) {
     let path = folder.path().join("controller.toml");
     let state = folder.path().join("state");
     let config = format!(
-        "state_dir = {state:?}\n[api]\nlisten = \"127.0.0.1:{port}\"\n[fleet]\nlisten = \"127.0.0.1:0\"\n"
+        "state_dir = \"{}\"\n[api]\nlisten = \"127.0.0.1:{port}\"\n[fleet]\nlisten = \"127.0.0.1:0\"\n",
+        state.display()
     );
     fs::write(&path, config).unwrap();
     let mut command = dying_with_us();
@@ -224,6 +225,7 @@ fn launch(folder: &TempDir, port: u16) -> (Child, Vec<String>) {
         said.push(line);
     }
     let _ = child.kill();
+    let _ = child.wait();
     let log = fs::read_to_string(folder.path().join("controller.log")).unwrap_or_default();
     panic!("the controller is not ready: {said:?}\n{log}");
 }

@@ -17,7 +17,7 @@ fn bad_files_change_nothing() {
         ),
         (
             "apiVersion: osier.dev/v1alpha1\nkind: Network\nmetadata: {name: x}\nspec: {router: gone}\n",
-            &["bad.yaml:3: Network x", "gone", "nothing was changed"],
+            &["bad.yaml:3: Network x", "gone", "Nothing was changed"],
         ),
     ] {
         controller.file("bad.yaml", &format!("{good}{text}"));
