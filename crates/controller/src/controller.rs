@@ -1,6 +1,7 @@
 //! The controller as a whole: its parts, started in order, and stopped together.
 
 use crate::api::{self, Api};
+use crate::attachments::Ports;
 use crate::audit::Audit;
 use crate::config::Config;
 use crate::credentials::{self, CredentialError, Credentials, Role};
@@ -9,7 +10,7 @@ use crate::joins::{self, Doorkeeper};
 use crate::metrics::Metrics;
 use crate::nodes::Nodes;
 use crate::pki::{self, Certificates, PkiError};
-use osier_fleet::server::{FleetServer, ServerOptions, accept};
+use osier_fleet::server::{Agents, FleetServer, ServerOptions, accept};
 use osier_fleet::{Authority, Fingerprint};
 use osier_store::{Embedded, OpenError, Options, Store, Unavailable};
 use serde::Serialize;
@@ -135,7 +136,8 @@ impl Controller {
         let mut parts = JoinSet::new();
         let fleet =
             Fleet { config: &config, engine: &engine, nodes: &nodes, certificates: &certificates };
-        fleet.start(&mut parts, fleet_listener, stopping.clone());
+        let agents = fleet.start(&mut parts, fleet_listener, stopping.clone());
+        nodes.with_agents(agents.clone());
         let tls = certificates.api()?;
         let renewing = stopping.clone();
         let api = Api {
@@ -147,6 +149,7 @@ impl Controller {
             term,
             started: crate::engine::now(),
             nodes,
+            agents,
             credentials,
             certificates: Arc::clone(&certificates),
             audit,
@@ -232,7 +235,7 @@ impl Fleet<'_> {
         parts: &mut JoinSet<&'static str>,
         listener: TcpListener,
         stopping: watch::Receiver<bool>,
-    ) {
+    ) -> Agents {
         let fleet = &self.config.fleet;
         let options = ServerOptions {
             certificate_lifetime: Duration::from_hours(fleet.certificate_hours.into()),
@@ -245,7 +248,9 @@ impl Fleet<'_> {
             Arc::new(doorkeeper),
             Arc::clone(&self.certificates.authority),
             options,
-        );
+        )
+        .with_attachments(Arc::new(Ports { engine: self.engine.clone() }));
+        let agents = server.agents();
         let incoming = accept(listener, &self.certificates.fleet, fleet.connections);
         parts.spawn(async move {
             if let Err(error) = server.serve(incoming, stopped(stopping)).await {
@@ -253,6 +258,7 @@ impl Fleet<'_> {
             }
             "the agents' port"
         });
+        agents
     }
 }
 

@@ -5,6 +5,7 @@
 //! owns nothing that it cannot rebuild from its store.
 
 mod api;
+mod attachments;
 mod audit;
 pub mod config;
 mod controller;
@@ -14,6 +15,7 @@ mod joins;
 mod metrics;
 mod nodes;
 mod pki;
+mod trace;
 
 pub use controller::{Controller, ControllerError};
 pub use engine::{

@@ -3,12 +3,14 @@
 
 use crate::engine::now;
 use crate::metrics::Metrics;
+use osier_fleet::ask::{Ask, PauseState};
+use osier_fleet::server::{Agents, AskLimits};
 use osier_fleet::{AgentVersion, Applied, Hub, Report, Reports};
-use osier_model::NodeName;
+use osier_model::{NodeName, Port};
 use osier_resource::{Condition, NodeStatus, Truth};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
@@ -18,11 +20,16 @@ const ALARM: Duration = Duration::from_hours(4);
 /// Faults and problems that are told of one node.
 const MOST: usize = 20;
 
+/// How often, and for how long, an agent is told whether it is paused.
+const REMINDERS: usize = 20;
+const PATIENCE: AskLimits = AskLimits { patience: Duration::from_secs(10), bytes: 1 << 16 };
+
 /// What agents say.
 #[derive(Clone)]
 pub(crate) struct Nodes {
     hub: Hub,
     metrics: Metrics,
+    agents: Arc<OnceLock<Agents>>,
     state: Arc<Mutex<State>>,
 }
 
@@ -30,6 +37,8 @@ pub(crate) struct Nodes {
 struct State {
     heard: HashMap<NodeName, Heard>,
     paused: BTreeSet<NodeName>,
+    /// Those that were paused, and may not have heard that they no longer are.
+    resumed: BTreeSet<NodeName>,
 }
 
 /// What is known of one.
@@ -86,7 +95,7 @@ pub(crate) struct TunnelReport {
 impl Nodes {
     pub(crate) fn new(hub: Hub, metrics: Metrics, paused: BTreeSet<NodeName>) -> Self {
         let state = State { paused, ..State::default() };
-        Self { hub, metrics, state: Arc::new(Mutex::new(state)) }
+        Self { hub, metrics, agents: Arc::default(), state: Arc::new(Mutex::new(state)) }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -114,9 +123,51 @@ impl Nodes {
         let mut state = self.lock();
         if is_paused {
             state.paused.insert(name.clone());
-        } else {
-            state.paused.remove(name);
+            state.resumed.remove(name);
+        } else if state.paused.remove(name) {
+            state.resumed.insert(name.clone());
         }
+    }
+
+    /// A port that a node has told of.
+    pub(crate) fn port(&self, is_it: impl Fn(&Port) -> bool) -> Option<Port> {
+        let state = self.lock();
+        let reports = state.heard.values().filter_map(|heard| heard.report.as_ref());
+        reports.flat_map(|report| &report.ports).find(|port| is_it(port)).cloned()
+    }
+
+    /// Whom to ask, known when the agents' port is served.
+    pub(crate) fn with_agents(&self, agents: Agents) {
+        // It is said once.
+        let _ = self.agents.set(agents);
+    }
+
+    /// Tells an agent that has come what it may not know: that it is paused, or no longer.
+    fn remind(&self, node: &NodeName) {
+        let (is_paused, is_owed) = {
+            let state = self.lock();
+            (state.paused.contains(node), state.resumed.contains(node))
+        };
+        let ask = match (is_paused, is_owed) {
+            (true, _) => Ask::Pause,
+            (false, true) => Ask::Resume,
+            (false, false) => return,
+        };
+        let (nodes, node) = (self.clone(), node.clone());
+        tokio::spawn(async move {
+            // Its ear comes a moment after its voice.
+            for _ in 0..REMINDERS {
+                let asked = nodes.agents.get().map(|agents| agents.ask(&node, &ask, PATIENCE));
+                if let Some(Ok(answer)) = asked
+                    && answer.json::<PauseState>().await.is_ok()
+                {
+                    nodes.lock().resumed.remove(&node);
+                    return;
+                }
+                tokio::time::sleep(Duration::from_millis(500)).await;
+            }
+            tracing::warn!(%node, "the agent could not be told whether it is paused");
+        });
     }
 
     /// A node is no longer of the cluster.
@@ -124,6 +175,7 @@ impl Nodes {
         let mut state = self.lock();
         state.heard.remove(name);
         state.paused.remove(name);
+        state.resumed.remove(name);
         self.metrics.certificate_gone(name.as_str());
     }
 
@@ -182,6 +234,7 @@ impl Reports for Nodes {
             heard.agent = Some(agent.clone());
             heard.problem = None;
         });
+        self.remind(node);
     }
 
     fn applied(&self, node: &NodeName, applied: Applied) {

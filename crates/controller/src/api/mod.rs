@@ -33,6 +33,7 @@ use axum::extract::rejection::QueryRejection;
 use bytes::BytesMut;
 use error::ApiError;
 use http_body_util::BodyExt;
+use osier_fleet::server::Agents;
 use osier_store::Embedded;
 use serde::de::DeserializeOwned;
 use std::sync::Arc;
@@ -51,6 +52,7 @@ pub(crate) struct Api {
     pub(crate) term: u64,
     pub(crate) started: String,
     pub(crate) nodes: Nodes,
+    pub(crate) agents: Agents,
     pub(crate) credentials: Credentials,
     pub(crate) certificates: Arc<Certificates>,
     pub(crate) audit: Audit,

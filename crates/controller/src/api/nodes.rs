@@ -1,7 +1,7 @@
 //! The cluster's state, and what is done to nodes.
 
 use super::error::ApiError;
-use super::{Api, json};
+use super::{Api, agents, json};
 use crate::audit::Note;
 use crate::joins;
 use crate::nodes::rfc3339;
@@ -103,7 +103,11 @@ pub(super) async fn pause(api: &Api, name: &str, is_paused: bool) -> Result<Resp
     let node = known(api, name)?;
     let revision = joins::pause(&api.engine, &node, is_paused).await?;
     api.nodes.set_paused(&node, is_paused);
-    let mut response = Json(json!({"node": node, "paused": is_paused})).into_response();
+    let problem = agents::tell_pause(api, &node, is_paused).await;
+    let body = json!({
+        "node": node, "paused": is_paused, "done": problem.is_none(), "problem": problem,
+    });
+    let mut response = Json(body).into_response();
     let what = if is_paused { "paused" } else { "resumed" };
     let note = Note::new([format!("Node {node} {what}")].into_iter(), Some(revision));
     response.extensions_mut().insert(note);

@@ -199,7 +199,7 @@ impl Allocator {
 
     /// A block of each family that the fabric has.
     pub(crate) fn blocks(&mut self) -> Result<Vec<IpNet>, Exhausted> {
-        let mut blocks: Vec<IpNet> = Vec::new();
+        let (mut blocks, mut failure) = (Vec::<IpNet>::new(), None);
         for is_v4 in [true, false] {
             let mut last = None;
             for space in &mut self.blocks {
@@ -217,12 +217,17 @@ impl Allocator {
                 }
             }
             if let Some(exhausted) = last {
-                blocks.iter().for_each(|block| self.took(Thing::Block(*block)));
-                return Err(exhausted);
+                failure = Some(exhausted);
+                break;
             }
         }
-        blocks.iter().for_each(|block| self.took(Thing::Block(*block)));
-        Ok(blocks)
+        for block in &blocks {
+            self.took(Thing::Block(*block));
+        }
+        match failure {
+            Some(exhausted) => Err(exhausted),
+            None => Ok(blocks),
+        }
     }
 
     /// An address of each family that the network has. `is_taken` knows what users chose.
@@ -445,8 +450,11 @@ impl Allocator {
             Thing::Number(number, n) => self.numbers(*number).cut((*n).into(), (*n).into()),
             Thing::Block(block) => {
                 let (first, last) = bounds(*block);
-                let spaces = self.spaces(*block);
-                spaces.fold(true, |all, space| space.free.cut(first, last) && all)
+                let mut was_free = true;
+                for space in self.spaces(*block) {
+                    was_free &= space.free.cut(first, last);
+                }
+                was_free
             }
             Thing::Address(source, address) => match self.pool_mut(source) {
                 Some((pool, given)) => {

@@ -103,12 +103,11 @@ impl State {
             Some((before, revision)) => (Some(before), Some(revision)),
             None => (None, None),
         };
-        let mut resource = match &before {
-            Some(before) => before.replace(wanted).map_err(|e| WriteError::of_change(called, e))?,
-            None => {
-                let created = wanted.create(self.uid(), super::now());
-                created.map_err(|fault| WriteError::Invalid { resource: called, fault })?
-            }
+        let mut resource = if let Some(before) = &before {
+            before.replace(wanted).map_err(|e| WriteError::of_change(called, e))?
+        } else {
+            let created = wanted.create(self.uid(), super::now());
+            created.map_err(|fault| WriteError::Invalid { resource: called, fault })?
         };
         self.fill(round, draft, before.as_ref(), &mut resource)?;
         if before.as_ref() == Some(&resource) {
@@ -137,22 +136,18 @@ impl State {
         let exhausted = |source| WriteError::Exhausted { resource: called.clone(), source };
         match resource {
             Resource::Router(Document { spec, status, .. }) => {
-                status.vrf = match spec.vrf.or(status.vrf) {
-                    Some(vrf) => Some(vrf),
-                    None => {
-                        let vrf = self.allocator.number(Number::Vrf).map_err(exhausted)?;
-                        u16::try_from(vrf).ok().map(osier_model::VrfId)
-                    }
-                };
+                status.vrf = spec.vrf.or(status.vrf);
+                if status.vrf.is_none() {
+                    let vrf = self.allocator.number(Number::Vrf).map_err(exhausted)?;
+                    status.vrf = u16::try_from(vrf).ok().map(osier_model::VrfId);
+                }
             }
             Resource::Network(Document { spec, status, .. }) => {
-                status.vni = match spec.vni.or(status.vni) {
-                    Some(vni) => Some(vni),
-                    None => {
-                        let vni = self.allocator.number(Number::Vni).map_err(exhausted)?;
-                        osier_model::Vni::new(vni).ok()
-                    }
-                };
+                status.vni = spec.vni.or(status.vni);
+                if status.vni.is_none() {
+                    let vni = self.allocator.number(Number::Vni).map_err(exhausted)?;
+                    status.vni = osier_model::Vni::new(vni).ok();
+                }
             }
             Resource::Node(Document { spec, status, .. }) => {
                 if !spec.blocks.is_empty() {

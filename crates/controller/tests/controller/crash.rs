@@ -48,7 +48,7 @@ impl Victim {
         for line in lines {
             let line = line.unwrap();
             match line.rsplit_once('=') {
-                Some((word, value)) if word.ends_with("api") => api = value.to_owned(),
+                Some((word, value)) if word.ends_with("api") => value.clone_into(&mut api),
                 Some((word, value)) if word.ends_with("credential") => {
                     credential = Some(value.to_owned());
                 }

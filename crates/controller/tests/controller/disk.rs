@@ -44,7 +44,7 @@ fn a_full_disk_is_told_and_survived() {
         std::fs::remove_file(&ballast).unwrap();
         let next = resource("Router", "after", &json!({}));
         let next = rig.send("POST", "/routers", &next).expect(201);
-        assert_eq!(next["status"]["vrf"].as_u64().unwrap() > u64::from(made), true);
+        assert!(next["status"]["vrf"].as_u64().unwrap() > u64::from(made));
     });
     thread.join().unwrap();
 }

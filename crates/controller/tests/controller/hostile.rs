@@ -119,6 +119,14 @@ fn what_contradicts_the_model_is_refused() {
         let answer = rig.send("POST", path, &resource(kind, name, &spec));
         assert_eq!(answer.refused(422, "Invalid"), said);
     }
+    assert_eq!(model(&rig), before);
+}
+
+#[test]
+fn what_is_no_request_is_refused() {
+    let rig = Rig::new();
+    rig.apply(&[resource("Network", "blue", &json!({}))]);
+    let before = model(&rig);
     let wrong_kind = rig.send("POST", "/routers", &resource("Network", "x", &json!({})));
     assert_eq!(
         wrong_kind.refused(422, "Invalid"),

@@ -1,84 +1,10 @@
 //! Nodes: they join with a token, follow their views, and outlive restarts and restored backups.
 
+use crate::agent::{Agent, token};
 use crate::rig::{Rig, resource, until};
 use osier_fleet::Token;
-use osier_fleet::client::{
-    ClientOptions, ControllerClient, Credentials, JoinError, TlsTransport, ViewContent, ViewUpdate,
-    join,
-};
-use osier_model::{Change, NodeName, Object, View};
+use osier_fleet::client::{Credentials, JoinError, join};
 use serde_json::{Value, json};
-use std::path::Path;
-use std::sync::{Arc, Mutex};
-use tokio::sync::mpsc;
-
-fn token(rig: &Rig, node: &str, address: &str) -> Token {
-    let asked = json!({"address": address, "ttlSeconds": 60});
-    let made = rig.send("POST", &format!("/nodes/{node}/token"), &asked).expect(201);
-    made["token"].as_str().unwrap().parse().unwrap()
-}
-
-/// An agent that makes everything real at once.
-struct Agent {
-    view: Arc<Mutex<Option<View>>>,
-    client: ControllerClient,
-}
-
-impl Agent {
-    fn follow(rig: &Rig, node: &str, folder: &Path) -> Self {
-        let node = NodeName::new(node).unwrap();
-        let credentials = Credentials::new(folder);
-        let tls = credentials.load().unwrap().unwrap();
-        let controllers = vec![rig.fleet.to_string()];
-        let transport = TlsTransport::new(controllers, tls, Some(credentials));
-        let options = ClientOptions {
-            cache: Some(folder.join("view")),
-            software: "test 1".to_owned(),
-            backoff: osier_fleet::client::Backoff {
-                least: std::time::Duration::from_millis(20),
-                most: std::time::Duration::from_millis(200),
-            },
-            ..ClientOptions::new(node.clone())
-        };
-        let view = Arc::new(Mutex::new(None));
-        let shared = Arc::clone(&view);
-        let client = rig.runtime.block_on(async move {
-            let (client, updates) = ControllerClient::start(options, Arc::new(transport)).await;
-            tokio::spawn(apply(client.clone(), node, updates, shared));
-            client
-        });
-        Self { view, client }
-    }
-
-    fn has(&self, port: &str) -> bool {
-        let view = self.view.lock().unwrap();
-        view.as_ref().is_some_and(|view| view.ports().keys().any(|key| key.to_string() == port))
-    }
-}
-
-async fn apply(
-    client: ControllerClient,
-    node: NodeName,
-    mut updates: mpsc::Receiver<ViewUpdate>,
-    view: Arc<Mutex<Option<View>>>,
-) {
-    while let Some(update) = updates.recv().await {
-        let mut view = view.lock().unwrap();
-        let put = |view: &mut View, object: Object| view.apply(Change::Put(object)).unwrap();
-        match &update.content {
-            ViewContent::Snapshot { fabric, objects } => {
-                let mut fresh = View::new(node.clone(), fabric.clone());
-                objects.iter().for_each(|object| put(&mut fresh, object.clone()));
-                *view = Some(fresh);
-            }
-            ViewContent::Changes { changes, .. } => {
-                let view = view.as_mut().unwrap();
-                changes.iter().for_each(|change| view.apply(change.clone()).unwrap());
-            }
-        }
-        client.applied(update.position(), Vec::new());
-    }
-}
 
 fn node_status(rig: &Rig, name: &str) -> Value {
     let status = rig.get("/status").expect(200);
@@ -159,11 +85,7 @@ fn a_restored_backup_is_noticed() {
         resource("Node", "n1", &json!({"tunnel": "192.0.2.1"})),
         resource("Network", "blue", &json!({"subnets": [{"cidr": "10.5.0.0/24"}]})),
     ]);
-    let token = token(&rig, "n1", "127.0.0.1");
-    let folder = tempfile::tempdir().unwrap();
-    let (fleet, credentials) = (rig.fleet.to_string(), Credentials::new(folder.path()));
-    rig.runtime.block_on(join(&fleet, &token, &credentials)).unwrap();
-    let agent = Agent::follow(&rig, "n1", folder.path());
+    let agent = Agent::join(&rig, "n1");
     let port = |name: &str| resource("Port", name, &json!({"network": "blue", "node": "n1"}));
     rig.apply(&[port("shop:kept")]);
     let backup = rig.curl("/backup", &["-X", "POST"], None).expect(201);
