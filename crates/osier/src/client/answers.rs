@@ -153,8 +153,8 @@ pub(crate) struct Hop {
 pub(crate) struct TableVisit {
     pub(crate) table: u8,
     pub(crate) name: String,
-    pub(crate) flow: String,
-    pub(crate) owner: String,
+    pub(crate) flow: Option<String>,
+    pub(crate) owner: Option<String>,
     pub(crate) note: String,
 }
 
@@ -168,4 +168,5 @@ pub(crate) struct Diagnostics {
     pub(crate) log: String,
     pub(crate) view: Value,
     pub(crate) metrics: String,
+    pub(crate) machine: String,
 }

@@ -245,7 +245,7 @@ impl Refusal {
             413 => "Nothing was changed. Apply it in parts.",
             400 | 409 | 422 => "Nothing was changed.",
             429 => "Too many requests at once: wait a little.",
-            503 => "It is starting, or not the leader: try again, or ask another controller.",
+            503 => "Try again a little later; `osier status` tells who is away.",
             507 => "Its disk is full. Nothing was changed; nodes go on working.",
             _ => return None,
         })

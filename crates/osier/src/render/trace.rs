@@ -33,28 +33,34 @@ pub(crate) fn draw(question: &str, trace: &Trace, depth: Depth, paint: Paint) ->
     text
 }
 
-/// Whether the packet came where it should.
-pub(crate) fn is_delivered(trace: &Trace) -> bool {
-    trace.verdict == "delivered"
+/// Whether the packet came where it should: to a port that was asked for by name, or anywhere but
+/// into nothing.
+pub(crate) fn has_arrived(trace: &Trace, is_to_port: bool) -> bool {
+    match trace.verdict.as_str() {
+        "delivered" => true,
+        "routed" | "answered" | "flooded" => !is_to_port,
+        _ => false,
+    }
 }
 
 fn draw_hop(text: &mut String, hop: &Hop, depth: Depth, paint: Paint) {
     let head = paint.tone(Tone::Strong, &hop.node);
-    let _ = match hop.summary.is_empty() {
-        true => writeln!(text, "● {head}"),
-        false => writeln!(text, "● {head}: {}", hop.summary),
+    // With its tables, a summary says nothing new.
+    let summary = match hop.tables.is_empty() && !hop.summary.is_empty() {
+        true => format!(": {}", hop.summary),
+        false => String::new(),
     };
+    let _ = writeln!(text, "● {head}{summary}");
     let mut table = Table::bare();
     for visit in &hop.tables {
-        let words = if visit.note.is_empty() { &visit.flow } else { &visit.note };
-        let words = match visit.owner.is_empty() {
-            true => words.clone(),
-            false => format!("{words} ({})", visit.owner),
-        };
+        let flow = visit.flow.as_deref().unwrap_or("no flow matches");
+        let words = if visit.note.is_empty() { flow } else { &visit.note };
+        let owner = visit.owner.as_deref().filter(|owner| !owner.is_empty());
+        let owner = owner.map(|owner| format!(" ({owner})")).unwrap_or_default();
         let number = Cell::toned(Tone::Faint, format!("{:>3}", visit.table));
-        table.push([number, visit.name.as_str().into(), words.into()]);
-        if depth >= Depth::Flows && !visit.note.is_empty() && !visit.flow.is_empty() {
-            table.push([Cell::from(""), "".into(), Cell::toned(Tone::Faint, visit.flow.as_str())]);
+        table.push([number, visit.name.as_str().into(), format!("{words}{owner}").into()]);
+        if depth >= Depth::Flows && !visit.note.is_empty() {
+            table.push([Cell::from(""), "".into(), Cell::toned(Tone::Faint, flow)]);
         }
     }
     text.push_str(&table.draw("  │ ", paint));
@@ -65,21 +71,21 @@ fn draw_hop(text: &mut String, hop: &Hop, depth: Depth, paint: Paint) {
     }
 }
 
+/// The last line: the verdict, and why.
 fn end(trace: &Trace, paint: Paint) -> String {
-    let last = trace.hops.last();
-    let place = last.map(|hop| format!(" on {}", hop.node)).unwrap_or_default();
-    let reason = |text: &str| match text.is_empty() {
-        true => String::new(),
-        false => format!(": {text}"),
+    let Trace { verdict, reason, hops } = trace;
+    let line = match (hops.last(), reason.as_str()) {
+        (_, reason) if reason.starts_with(verdict.as_str()) => reason.to_owned(),
+        (Some(hop), "") => format!("{verdict} on {}: {}", hop.node, hop.output),
+        (None, "") => verdict.clone(),
+        (_, reason) => format!("{verdict}: {reason}"),
     };
-    if is_delivered(trace) {
-        let output = last.map_or("", |hop| hop.output.as_str());
-        let said = if trace.reason.is_empty() { output } else { &trace.reason };
-        let line = format!("✓ delivered{place}{}", reason(said));
-        return format!("  ╰─▶ {}\n", paint.tone(Tone::Good, &line));
-    }
-    let line = format!("✗ {}{place}{}", trace.verdict, reason(&trace.reason));
-    format!("  ╳ {}\n", paint.tone(Tone::Bad, &line))
+    let (tone, mark) = match verdict.as_str() {
+        "delivered" => (Tone::Good, "╰─▶ ✓"),
+        "routed" | "answered" | "flooded" => (Tone::Plain, "╰─▶"),
+        _ => (Tone::Bad, "╳ ✗"),
+    };
+    format!("  {}\n", paint.tone(tone, &format!("{mark} {line}")))
 }
 
 #[cfg(test)]
@@ -95,52 +101,68 @@ mod tests {
         json!({"node": "n1", "summary": "from shop:web (10.0.0.5)", "tables": [
             visit(0, "classify", "it comes from the port of shop:web", ""),
             visit(20, "route", "to 10.0.0.0/24 by router shop", "router shop"),
-        ], "output": "tunnel to n2 (192.0.2.2), network blue", "raw": "bridge(\"br-int\")\n 0. ip"})
+        ], "output": "through the tunnel to node n2", "raw": "bridge(\"br-int\")\n 0. ip"})
     }
 
     #[test]
     fn a_packet_arrives() {
-        let trace: Trace = serde_json::from_value(json!({"verdict": "delivered", "hops": [
+        let trace: Trace = serde_json::from_value(json!({
+            "verdict": "delivered", "reason": "it reaches port shop:db on node n2", "hops": [
             first_hop(),
-            {"node": "n2", "tables": [visit(30, "deliver", "", "")], "output": "port shop:db"},
+            {"node": "n2", "tables": [
+                visit(30, "deliver", "", ""),
+                {"table": 40, "name": "output", "flow": null, "owner": null, "note": ""},
+            ], "output": "to port shop:db"},
         ]}))
         .unwrap();
         let said = "\
 shop:web → shop:db, tcp 5432
 
-● n1: from shop:web (10.0.0.5)
+● n1
   │   0  classify  it comes from the port of shop:web
   │  20  route     to 10.0.0.0/24 by router shop (router shop)
-  ╰─▶ tunnel to n2 (192.0.2.2), network blue
+  ╰─▶ through the tunnel to node n2
   │
 ● n2
   │  30  deliver  table=30,ip
-  ╰─▶ ✓ delivered on n2: port shop:db
+  │  40  output   no flow matches
+  ╰─▶ ✓ delivered: it reaches port shop:db on node n2
 ";
         assert_eq!(draw("shop:web → shop:db, tcp 5432", &trace, Depth::Words, Paint::OFF), said);
-        assert!(is_delivered(&trace));
+        assert!(has_arrived(&trace, true));
     }
 
     #[test]
     fn a_packet_is_dropped_and_the_switch_may_say_why_itself() {
         let trace: Trace = serde_json::from_value(json!({
-            "verdict": "dropped", "reason": "networks blue and red have no router in common",
+            "verdict": "dropped", "reason": "dropped on node n1 in table 20 (route): no way there",
             "hops": [first_hop()]
         }))
         .unwrap();
         let said = "\
 a → b, icmp
 
-● n1: from shop:web (10.0.0.5)
+● n1
   │   0  classify  it comes from the port of shop:web
   │                table=0,ip
   │  20  route     to 10.0.0.0/24 by router shop (router shop)
   │                table=20,ip
   ┊ bridge(\"br-int\")
   ┊  0. ip
-  ╳ ✗ dropped on n1: networks blue and red have no router in common
+  ╳ ✗ dropped on node n1 in table 20 (route): no way there
 ";
         assert_eq!(draw("a → b, icmp", &trace, Depth::Raw, Paint::OFF), said);
-        assert!(!is_delivered(&trace));
+        assert!(!has_arrived(&trace, false));
+    }
+
+    #[test]
+    fn leaving_is_arriving_for_those_who_are_outside() {
+        let trace: Trace = serde_json::from_value(json!({
+            "verdict": "routed", "reason": "it leaves to the machine of node n1", "hops": []
+        }))
+        .unwrap();
+        assert!(has_arrived(&trace, false) && !has_arrived(&trace, true));
+        let said = "a → 1.1.1.1, icmp\n\n  ╰─▶ routed: it leaves to the machine of node n1\n";
+        assert_eq!(draw("a → 1.1.1.1, icmp", &trace, Depth::Words, Paint::OFF), said);
     }
 }

@@ -19,7 +19,8 @@ Records until so many seconds or packets are over, or until Ctrl-C.
 Examples:
   osier capture shop:web -w web.pcap --seconds 10
   osier capture shop:web --count 20 | tcpdump -n -r -   # read it while it comes
-  osier capture shop:web --filter 'tcp port 80' | wireshark -k -i -")]
+  osier capture shop:web | tcpdump -n -r - 'tcp port 80'
+  osier capture shop:web | wireshark -k -i -")]
 pub(crate) struct Arguments {
     /// Whose packets: namespace:pod, or namespace:pod:interface
     pod: String,
@@ -35,9 +36,6 @@ pub(crate) struct Arguments {
     /// At most so many bytes of each
     #[arg(long, value_name = "BYTES")]
     snaplen: Option<u32>,
-    /// Only packets that match this (as in tcpdump)
-    #[arg(long, value_name = "EXPRESSION")]
-    filter: Option<String>,
     #[command(flatten)]
     connection: Connection,
 }
@@ -83,7 +81,6 @@ impl Arguments {
         for (name, value) in [
             ("count", self.count.map(|count| count.to_string())),
             ("snaplen", self.snaplen.map(|bytes| bytes.to_string())),
-            ("filter", self.filter.as_deref().map(escaped)),
         ] {
             if let Some(value) = value {
                 path.extend(["&", name, "=", &value]);

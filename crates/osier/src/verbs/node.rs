@@ -99,8 +99,11 @@ fn token(
 fn tell(one: &One, verb: &str, done: &str) -> anyhow::Result<ExitCode> {
     asking(&one.connection, async |client| {
         let path = format!("/nodes/{}/{verb}", escaped(&one.name));
-        let _: Value = client.post(&path, &json!({})).await?;
+        let answer: Value = client.post(&path, &json!({})).await?;
         writeln!(std::io::stdout(), "node/{} {done}", one.name)?;
+        if let Some(problem) = answer.get("problem").and_then(Value::as_str) {
+            writeln!(std::io::stderr(), "its agent will hear of it when it can: {problem}")?;
+        }
         Ok(ExitCode::SUCCESS)
     })
 }

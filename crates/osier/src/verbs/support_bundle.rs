@@ -33,7 +33,7 @@ status.txt, .json    how the cluster was, as `osier status` shows it
 check.json           what `osier check` found
 metrics.txt          the controller's
 resources/*.json     the model
-nodes/*/             flows, groups, the switch's database, the log and the view of each node
+nodes/*/             flows, groups, the switch's database, log, view, interfaces of each node
 errors.txt           what could not be had, and why
 ";
 
@@ -140,13 +140,14 @@ impl<'a> Bundle<'a> {
     async fn node(&mut self, node: &str) {
         let answer = self.client.get(&format!("/nodes/{}/diagnostics", escaped(node))).await;
         let Some(answer) = self.had(&format!("node {node}"), answer) else { return };
-        let Diagnostics { flows, groups, ovsdb, log, view, metrics } = answer;
+        let Diagnostics { flows, groups, ovsdb, log, view, metrics, machine } = answer;
         let texts = [
             ("flows", flows),
             ("groups", groups),
             ("ovsdb", ovsdb),
             ("log", log),
             ("metrics", metrics),
+            ("machine", machine),
         ];
         for (name, text) in texts.into_iter().filter(|(_, text)| !text.is_empty()) {
             self.add(&format!("nodes/{node}/{name}.txt"), &text);

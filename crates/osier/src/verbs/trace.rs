@@ -5,10 +5,11 @@ use crate::client::Connection;
 use crate::client::answers::Trace;
 use crate::output::{Form, Output};
 use crate::render::paint::Paint;
-use crate::render::trace::{Depth, draw, is_delivered};
+use crate::render::trace::{Depth, draw, has_arrived};
 use anyhow::Context;
 use clap::Args;
 use serde_json::{Value, json};
+use std::net::IpAddr;
 use std::process::ExitCode;
 
 #[derive(Debug, Args)]
@@ -17,7 +18,8 @@ Each switch on the way is asked what it would do with the packet (ofproto/trace)
 no packet is sent. FROM is a port: namespace:pod, namespace:pod:interface, or one of its addresses. \
 TO is a port or any address.
 
-Exit codes: 0 if the packet arrives, 1 if it does not.
+Exit codes: 0 if the packet arrives at the port, or, for an address outside, leaves towards it; 1 if \
+it is dropped, lost, or could not be followed.
 
 Examples:
   osier trace shop:web shop:db               # would a ping arrive?
@@ -64,7 +66,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         arguments
             .output
             .print(&answer, |form| draw(&question, &trace, depth(form), Paint::for_output()))?;
-        Ok(verdict(is_delivered(&trace)))
+        let is_to_port = arguments.to.parse::<IpAddr>().is_err();
+        Ok(verdict(has_arrived(&trace, is_to_port)))
     })
 }
 

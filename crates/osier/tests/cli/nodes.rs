@@ -64,3 +64,27 @@ fn a_bundle_is_made_of_what_there_is_without_secrets() {
     grep.args(["-r", credential.trim()]).arg(controller.path("osier-support"));
     assert_eq!(run(grep, "").code, 1, "the credential is in the bundle");
 }
+
+#[test]
+fn what_only_agents_know_is_told_apart_without_agents() {
+    let controller = Controller::start();
+    controller.ok_with("apply -f -", SHOP);
+    let said = controller.run("check");
+    assert_eq!(said.code, 1, "{said:?}");
+    for line in ["controller", "clock here", "version here", "converged", "n1"] {
+        assert!(said.out.contains(line), "{line}: {said:?}");
+    }
+    assert!(controller.run("check -o json").out.contains("\"failed\""));
+
+    let said = controller.run("trace shop/web 10.0.0.9");
+    assert_eq!(said.code, 1, "{said:?}");
+    assert!(said.out.starts_with("shop:web → 10.0.0.9, icmp\n"), "{said:?}");
+    assert!(said.out.contains("✗ unknown: "), "{said:?}");
+    let said = controller.fails("trace shop:nobody 10.0.0.9");
+    assert!(said.contains("shop:nobody"), "{said}");
+
+    let said = controller.fails("capture shop:web -w web.pcap --seconds 1");
+    assert!(said.contains("n1"), "{said}");
+    assert!(!controller.path("web.pcap").exists());
+    assert!(controller.fails("capture shop:nobody").contains("there is no Port shop:nobody"));
+}
