@@ -14,13 +14,14 @@ use crate::fixed::{self, Fixed};
 use crate::follow::Follower;
 use crate::gateway::GatewayError;
 use crate::health;
+use crate::link::{self, LinkError};
 use crate::metrics::Metrics;
 use crate::netlink::NamespaceId;
 use crate::ports::Ports;
 use crate::switch::{Switch, SwitchError, row_ownership};
 use crate::uplink::{MtuError, pod_mtu};
 use crate::view::file::ViewFile;
-use crate::view::{self, Said, ViewUpdates};
+use crate::view::{self, Progress, Said, ViewUpdates};
 use osier_compiler::LocalPorts;
 use osier_model::{Node, Tunnel};
 use osier_ovsdb::cache::Cache;
@@ -31,7 +32,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use tracing::{info, warn};
 
 /// How long the view and the database may take to be there, before it is said that they are not.
@@ -63,6 +64,9 @@ pub enum AgentError {
         /// Why.
         source: io::Error,
     },
+    /// The controller.
+    #[error(transparent)]
+    Link(#[from] LinkError),
     /// The database's session has ended.
     #[error("the session with the switch's database has ended")]
     Database,
@@ -75,11 +79,28 @@ pub struct Upstream {
     pub view: ViewUpdates,
     /// Who gives addresses of networks that span nodes.
     pub controller: Arc<dyn Controller>,
+    /// Who wants to know how far the view is real.
+    pub progress: Option<watch::Sender<Progress>>,
+    /// Who wants to know of the ports, when the agent serves.
+    pub ready: Option<oneshot::Sender<Ports>>,
 }
 
-/// Runs until told to stop, with the view of the configuration's file. Pods and their traffic stay
-/// as they are.
+// === impl Upstream ===
+
+impl Upstream {
+    /// A view and somebody who gives addresses.
+    pub fn new(view: ViewUpdates, controller: Arc<dyn Controller>) -> Self {
+        Self { view, controller, progress: None, ready: None }
+    }
+}
+
+/// Runs until told to stop, with the configuration's controller, or the view of its file. Pods and
+/// their traffic stay as they are.
 pub async fn run(config: Config, stop: watch::Receiver<bool>) -> Result<(), AgentError> {
+    if let Some(controller) = config.controller.clone() {
+        // Large: it holds a whole agent.
+        return Box::pin(link::run(config, controller, stop)).await;
+    }
     let metrics = Metrics::default();
     let (updates, view) = view::channel();
     let refused = metrics.clone();
@@ -87,7 +108,7 @@ pub async fn run(config: Config, stop: watch::Receiver<bool>) -> Result<(), Agen
         refused.refused_view();
         warn!(error = %Chain(error), "the view was refused; the last good one stays");
     }));
-    run_with(config, Upstream { view, controller: Arc::new(NoController) }, metrics, stop).await
+    run_with(config, Upstream::new(view, Arc::new(NoController)), metrics, stop).await
 }
 
 /// Runs until told to stop, with a view from anywhere.
@@ -98,7 +119,8 @@ pub async fn run_with(
     mut stop: watch::Receiver<bool>,
 ) -> Result<(), AgentError> {
     let _alone = Alone::wait(&config.cni_socket).await?;
-    let Some((said, node)) = first_view(&config, &mut upstream.view, &mut stop).await else {
+    let Some((said, node, updates)) = first_view(&config, &mut upstream.view, &mut stop).await
+    else {
         return Ok(());
     };
     let fabric = said.view().fabric().clone();
@@ -124,7 +146,7 @@ pub async fn run_with(
         RestoreOptions::default(),
     );
 
-    let Upstream { view, controller } = upstream;
+    let Upstream { view, controller, progress, ready } = upstream;
     let dead = adopted.dead;
     let ports = Ports::new(
         config.clone(),
@@ -147,6 +169,9 @@ pub async fn run_with(
         fabric,
         mtu,
         behind: false,
+        progress: progress.unwrap_or_default(),
+        updates,
+        faults: Vec::new(),
     };
     if let Err(error) = ports.set_exceptions().await {
         warn!(error = %Chain(&error), "not all pods leave the cluster as they should");
@@ -158,6 +183,11 @@ pub async fn run_with(
         let listener = health::bind(address).await.map_err(failed)?;
         tokio::spawn(health::serve(listener, ports.clone(), metrics, stop.clone()));
     }
+    follower.tell();
+    if let Some(ready) = ready {
+        // Who does not want to know any more has gone.
+        let _ = ready.send(ports.clone());
+    }
     info!(node = %config.node, socket = %config.cni_socket.display(), "ready");
     tokio::select! {
         () = server.serve(stop) => {}
@@ -168,24 +198,28 @@ pub async fn run_with(
     Ok(())
 }
 
-/// Waits for a view that has this node.
+/// Waits for a view that has this node, and tells how many updates that took.
 async fn first_view(
     config: &Config,
     updates: &mut ViewUpdates,
     stop: &mut watch::Receiver<bool>,
-) -> Option<(Said, Node)> {
+) -> Option<(Said, Node, u64)> {
     let mut said = Said::new(config.node.clone());
+    let mut count = 0;
     loop {
         tokio::select! {
-            Some(update) = updates.recv() => match said.take(update) {
-                Ok(_) => {
-                    if let Some(node) = said.own_node().cloned() {
-                        return Some((said, node));
+            Some(update) = updates.recv() => {
+                count += 1;
+                match said.take(update) {
+                    Ok(_) => {
+                        if let Some(node) = said.own_node().cloned() {
+                            return Some((said, node, count));
+                        }
+                        warn!(node = %config.node, "the view has no such node: waiting for it");
                     }
-                    warn!(node = %config.node, "the view has no such node: waiting for it");
+                    Err(error) => warn!(error = %Chain(&error), "the view was refused"),
                 }
-                Err(error) => warn!(error = %Chain(&error), "the view was refused"),
-            },
+            }
             () = tokio::time::sleep(PATIENCE) => {
                 warn!(node = %config.node, "waiting for a view that has this node");
             }

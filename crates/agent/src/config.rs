@@ -14,6 +14,9 @@ use thiserror::Error;
 /// Where the configuration is unless told otherwise.
 pub const DEFAULT_PATH: &str = "/etc/osier/agent.toml";
 
+/// Where runtimes look for the CNI configuration.
+pub const DEFAULT_CNI_CONFIG: &str = "/etc/cni/net.d/10-osier.conflist";
+
 /// The longest configuration that is read, in bytes.
 const MAX_FILE: u64 = 1 << 20;
 
@@ -32,6 +35,12 @@ pub struct Config {
     pub ovs_run_dir: PathBuf,
     /// The socket that the CNI plugin talks to.
     pub cni_socket: PathBuf,
+    /// The agent's own directory.
+    pub state_dir: PathBuf,
+    /// The controller; `None`: the view is a file.
+    pub controller: Option<ControllerConfig>,
+    /// Where the CNI configuration is written; `None`: somebody else does.
+    pub cni_config: Option<PathBuf>,
     /// The file with the node's view.
     pub view: PathBuf,
     /// Where metrics and health are served; `None`: nowhere.
@@ -42,6 +51,15 @@ pub struct Config {
     pub cool_down: Duration,
     /// Whether pods get the machine's address where they leave the cluster.
     pub masquerade: bool,
+}
+
+/// Where the controller is, and how a node gets to be its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ControllerConfig {
+    /// `host:port` of each controller.
+    pub addresses: Vec<String>,
+    /// The token that a node joins with; read until it has joined.
+    pub token_file: Option<PathBuf>,
 }
 
 /// Which datapath the switch uses.
@@ -107,10 +125,26 @@ struct File {
     cni_socket: Option<PathBuf>,
     state_dir: Option<PathBuf>,
     view: Option<PathBuf>,
+    controller: Option<FileController>,
+    cni_config: Option<PathBuf>,
     metrics: Option<String>,
     mtu: Option<FileMtu>,
     cool_down_seconds: Option<u32>,
     masquerade: Option<bool>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileController {
+    address: FileAddress,
+    token_file: Option<PathBuf>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum FileAddress {
+    One(String),
+    Several(Vec<String>),
 }
 
 #[derive(Debug, Deserialize)]
@@ -148,6 +182,10 @@ impl Config {
         let node = file.node.map_or_else(host_name, Ok).map_err(|e| wrong("node", e))?;
         let bridge = file.bridge.as_deref().unwrap_or("br-int");
         let state_dir = file.state_dir.unwrap_or_else(|| "/var/lib/osier".into());
+        let controller = controller(file.controller).map_err(|e| wrong("controller.address", e))?;
+        // Without a controller a configuration's author is who writes the view.
+        let default = controller.as_ref().map(|_| PathBuf::from(DEFAULT_CNI_CONFIG));
+        let cni_config = file.cni_config.or(default).filter(|path| *path != Path::new("off"));
         let config = Self {
             node: NodeName::new(&node).map_err(|e| wrong("node", e.to_string()))?,
             bridge: InterfaceName::new(bridge).map_err(|e| wrong("bridge", e.to_string()))?,
@@ -156,6 +194,9 @@ impl Config {
             ovs_run_dir: file.ovs_run_dir.unwrap_or_else(|| "/run/openvswitch".into()),
             cni_socket: file.cni_socket.unwrap_or_else(|| osier_cni::config::DEFAULT_SOCKET.into()),
             view: file.view.unwrap_or_else(|| state_dir.join("view.yaml")),
+            state_dir,
+            controller,
+            cni_config,
             metrics: metrics(file.metrics.as_deref()).map_err(|e| wrong("metrics", e))?,
             mtu: mtu(file.mtu).map_err(|e| wrong("mtu", e))?,
             cool_down: Duration::from_secs(file.cool_down_seconds.unwrap_or(60).into()),
@@ -166,6 +207,8 @@ impl Config {
             ("ovs_run_dir", &config.ovs_run_dir),
             ("cni_socket", &config.cni_socket),
             ("view", &config.view),
+            ("state_dir", &config.state_dir),
+            ("cni_config", config.cni_config.as_ref().unwrap_or(&config.view)),
         ] {
             if !value.is_absolute() {
                 let problem = format!("{} is no absolute path", value.display());
@@ -173,6 +216,23 @@ impl Config {
             }
         }
         Ok(config)
+    }
+}
+
+fn controller(file: Option<FileController>) -> Result<Option<ControllerConfig>, String> {
+    let Some(FileController { address, token_file }) = file else { return Ok(None) };
+    let addresses = match address {
+        FileAddress::One(address) => vec![address],
+        FileAddress::Several(addresses) => addresses,
+    };
+    let wrong = |text: &&String| {
+        let port = text.rsplit_once(':').filter(|(host, _)| !host.is_empty());
+        port.is_none_or(|(_, port)| port.parse::<u16>().is_err())
+    };
+    match addresses.iter().find(wrong) {
+        Some(text) => Err(format!("{text:?} is no host with a port, such as 192.0.2.1:6646")),
+        None if addresses.is_empty() => Err("there is none".to_owned()),
+        None => Ok(Some(ControllerConfig { addresses, token_file })),
     }
 }
 
@@ -253,6 +313,22 @@ mod tests {
         assert_eq!(config.view, Path::new("/d/view.yaml"));
         assert_eq!(config.cool_down, Duration::from_secs(5));
         assert!(!config.masquerade && config.datapath == Datapath::Netdev);
+    }
+
+    #[test]
+    fn a_controller_brings_the_cni_configuration_along() {
+        let config = parse("[controller]\naddress = '[fd00::1]:6646'\ntoken_file = '/t'").unwrap();
+        let controller = config.controller.unwrap();
+        assert_eq!(controller.addresses, ["[fd00::1]:6646"]);
+        assert_eq!(controller.token_file.as_deref(), Some(Path::new("/t")));
+        assert_eq!(config.cni_config.as_deref(), Some(Path::new(DEFAULT_CNI_CONFIG)));
+        let config = parse("cni_config = 'off'\n[controller]\naddress = ['a:1', 'b:2']").unwrap();
+        assert_eq!((config.controller.unwrap().addresses.len(), config.cni_config), (2, None));
+        assert_eq!(parse("").unwrap().cni_config, None);
+        for address in ["'a'", "':1'", "'a:x'", "[]"] {
+            let error = parse(&format!("[controller]\naddress = {address}")).unwrap_err();
+            assert!(error.to_string().contains("controller.address"), "{error}");
+        }
     }
 
     #[test]

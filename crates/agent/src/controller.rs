@@ -45,6 +45,12 @@ pub trait Controller: Debug + Send + Sync {
     /// A port is gone, or was never made. Not known any more is as good; what fails is for the
     /// controller to find out by itself.
     fn release<'a>(&'a self, node: &'a NodeName, key: &'a PortKey) -> Answer<'a, ()>;
+
+    /// Whether the view may have a port only because it was granted: then not the view, but the
+    /// controller is to be asked for it again.
+    fn gave(&self, _key: &PortKey) -> bool {
+        false
+    }
 }
 
 /// No controller: a network's addresses must come from elsewhere.

@@ -12,7 +12,7 @@ use osier_ovsdb::rows::vswitch::BridgeFailMode;
 use osier_southbound::rows::{Applied, Bridge, Plan, Port, RowReconciler, Settling};
 
 /// The tunnel's port, and the numbers of the fixed ports at the switch.
-const TUNNEL: &str = "osier-tun";
+pub(crate) const TUNNEL: &str = "osier-tun";
 const TUNNEL_OFPORT: u32 = 1;
 const GATEWAY_OFPORT: u32 = 2;
 /// Who wants the fixed rows.

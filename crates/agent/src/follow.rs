@@ -11,11 +11,12 @@ use crate::metrics::Metrics;
 use crate::ports::Ports;
 use crate::switch::SwitchError;
 use crate::uplink::{pod_mtu, tunnel_mtu};
-use crate::view::{ViewUpdate, ViewUpdates};
+use crate::view::{Progress, ViewUpdate, ViewUpdates};
 use crate::{Chain, forward};
 use ipnet::IpNet;
 use osier_model::{Fabric, Node, View};
 use std::time::{Duration, Instant};
+use tokio::sync::watch;
 use tracing::{error, info, warn};
 
 /// How often the machine is looked at.
@@ -34,6 +35,12 @@ pub(crate) struct Follower {
     pub(crate) mtu: u16,
     /// Whether the tunnel's row and the flows are yet to be made for what was heard.
     pub(crate) behind: bool,
+    /// Who wants to know how far the view is real.
+    pub(crate) progress: watch::Sender<Progress>,
+    /// Updates that were heard.
+    pub(crate) updates: u64,
+    /// What of them is not real.
+    pub(crate) faults: Vec<String>,
 }
 
 // === impl Follower ===
@@ -48,13 +55,18 @@ impl Follower {
         loop {
             tokio::select! {
                 update = updates.recv(), if told => match update {
-                    Some(update) => self.hear(update).await,
+                    Some(update) => {
+                        self.updates += 1;
+                        self.hear(update).await;
+                        self.tell();
+                    }
                     // The last view stays.
                     None => told = false,
                 },
                 _ = ticks.tick() => {
                     if self.behind {
                         self.catch_up().await;
+                        self.tell();
                     }
                     // A switch that started anew may have made its interfaces anew.
                     let anew = replayed.has_changed().unwrap_or_default();
@@ -70,18 +82,29 @@ impl Follower {
         }
     }
 
+    /// Tells how far the view is real.
+    pub(crate) fn tell(&self) {
+        if !self.behind {
+            let (updates, faults) = (self.updates, self.faults.clone());
+            self.progress.send_replace(Progress { updates, faults });
+        }
+    }
+
     async fn hear(&mut self, update: ViewUpdate) {
+        self.faults.clear();
         let taken = match self.ports.switch().hear(update).await {
             Ok(taken) => taken,
             Err(error) => {
                 self.metrics.refused_view();
                 warn!(error = %Chain(&error), "the view was refused; the last good one stays");
+                self.faults.push(Chain(&error).to_string());
                 return;
             }
         };
         for error in &taken.refused {
             self.metrics.refused_view();
             warn!(error = %Chain(error), "a step of the view was refused");
+            self.faults.push(Chain(error).to_string());
         }
         if taken.is_nothing() {
             return;
@@ -100,6 +123,7 @@ impl Follower {
             self.catch_up().await;
         } else if let Err(error) = self.ports.switch().follow(taken.changes).await {
             warn!(error = %Chain(&error), "the view is not on the switch");
+            self.faults.push(Chain(&error).to_string());
         }
         if let Err(error) = self.set_up_gateway().await {
             warn!(error = %Chain(&error), "the gateway is not as it should be");

@@ -10,6 +10,7 @@ pub mod adopt;
 mod agent;
 mod alone;
 pub mod answers;
+pub mod asks;
 pub mod cni_server;
 pub mod config;
 pub mod controller;
@@ -20,6 +21,8 @@ mod follow;
 mod forward;
 pub mod gateway;
 pub mod health;
+mod link;
+pub mod log;
 pub mod metrics;
 pub mod netlink;
 pub mod ports;
@@ -29,6 +32,7 @@ pub mod view;
 mod wanted;
 
 pub use agent::{AgentError, Upstream, run, run_with};
+pub use link::LinkError;
 pub use uplink::MtuError;
 
 /// An error with its causes, for logs.

@@ -18,6 +18,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         &[
             "osier-cni",
             "osier-compiler",
+            "osier-fleet",
             "osier-model",
             "osier-openflow",
             "osier-ovsdb",

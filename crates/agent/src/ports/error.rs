@@ -94,6 +94,9 @@ pub enum PortError {
     /// The switch is not there, so pods may not reach one another.
     #[error("the switch is away: see whether ovs-vswitchd runs; pods here may be cut off")]
     CutOff,
+    /// Somebody told the agent to change nothing.
+    #[error("the node is paused: run `osier node resume {0}`")]
+    Paused(String),
     /// It took too long.
     #[error("the port was not ready within {0:?}, and was undone")]
     Deadline(Duration),
@@ -115,6 +118,7 @@ impl PortError {
             | Self::NoNetwork
             | Self::UnknownNetwork(_)
             | Self::Away(_)
+            | Self::Paused(_)
             | Self::Database(_)
             | Self::Controller(AskError::Later(_))
             | Self::Deadline(_) => Code::TRY_AGAIN_LATER,

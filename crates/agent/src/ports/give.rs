@@ -51,7 +51,7 @@ impl Ports {
         let runtime = &call.config.runtime;
         let requested: Vec<IpAddr> = runtime.ips.iter().map(|cidr| cidr.address).collect();
         let wish = self.0.switch.wish(key).await.filter(|wish| !wish.addresses.is_empty());
-        if let Some(wish) = wish {
+        if let Some(wish) = wish.filter(|_| !self.0.controller.gave(key)) {
             return Ok(of_port(Giver::View, &wish, target, &requested)?);
         }
         if let Ipam::Delegate(name) = &call.config.ipam {

@@ -10,6 +10,7 @@ mod give;
 mod grant;
 mod ipam;
 mod locks;
+mod look;
 mod make;
 mod patience;
 mod state;
@@ -146,6 +147,7 @@ impl Ports {
     ) -> Result<AddResult, PortError> {
         let started = Instant::now();
         let deadline = started + request.timeout().mul_f64(0.9);
+        self.check_paused()?;
         let key = port_key(call)?;
         let target = self.target(&call.config, &key).await?;
         let namespace = Namespace::open(&call.netns)?;
@@ -273,6 +275,7 @@ impl Ports {
     /// Whether an ADD could be served.
     pub async fn status(&self) -> Result<(), PortError> {
         self.own_blocks().await?;
+        self.check_paused()?;
         if !self.0.switch.rows().status().connected {
             return Err(PortError::Away("the switch's database"));
         }

@@ -76,6 +76,10 @@ impl State {
         self.ports.len()
     }
 
+    pub(super) fn all(&self) -> Vec<Arc<PodPort>> {
+        self.ports.values().cloned().collect()
+    }
+
     pub(super) fn get(&self, attachment: &Attachment) -> Option<Arc<PodPort>> {
         self.ports.get(attachment).cloned()
     }

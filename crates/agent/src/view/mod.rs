@@ -37,6 +37,15 @@ pub enum ViewUpdate {
     },
 }
 
+/// How far a source's updates have become real.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Progress {
+    /// So many of them, of all that came.
+    pub updates: u64,
+    /// What of the view is not real, in words.
+    pub faults: Vec<String>,
+}
+
 /// The agent's end of a source. When the other end is dropped the last view stays.
 pub type ViewUpdates = mpsc::Receiver<ViewUpdate>;
 

@@ -241,7 +241,7 @@ fn a_controller_sends_the_view_and_gives_addresses() {
     let text = view(&fabric, 24);
     let document = ViewDocument::parse(&text, Path::new("/view")).unwrap();
     updates.blocking_send(document.into()).unwrap();
-    let upstream = Upstream { view: updated, controller: controller.clone() };
+    let upstream = Upstream::new(updated, controller.clone());
     let agent = Agent::start_with(node, upstream);
     let pod = Pod::new(&lab, "a", &agent).second("eth0", "red-1");
     assert_eq!(pod.fails("ADD")["code"], 11);

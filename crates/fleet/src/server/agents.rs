@@ -95,14 +95,21 @@ struct Open {
     parts: Option<Parts>,
 }
 
-type Part = Result<Bytes, String>;
-type Parts = mpsc::Sender<Option<Part>>;
+/// What comes of an answer.
+#[derive(Debug)]
+enum Part {
+    Some(Bytes),
+    End,
+    Failed(String),
+}
+
+type Parts = mpsc::Sender<Part>;
 
 /// An answer, as it comes. It ends with the first error.
 #[derive(Debug)]
 pub struct Answer {
     node: NodeName,
-    parts: mpsc::Receiver<Option<Part>>,
+    parts: mpsc::Receiver<Part>,
     until: Pin<Box<Sleep>>,
     left: usize,
     done: bool,
@@ -206,10 +213,11 @@ impl Agents {
                 return Err(Status::invalid_argument("a part of an answer is too long"));
             }
             if !part.part.is_empty() {
-                parts.send(Some(Ok(part.part))).await.map_err(|_| nobody())?;
+                parts.send(Part::Some(part.part)).await.map_err(|_| nobody())?;
             }
             if part.end {
-                let last = part.error.map(|text| Err(text.chars().take(1000).collect()));
+                let failed = |text: String| Part::Failed(text.chars().take(1000).collect());
+                let last = part.error.map_or(Part::End, failed);
                 parts.send(last).await.map_err(|_| nobody())?;
                 return Ok(());
             }
@@ -287,18 +295,18 @@ impl Answer {
         Ok(all.freeze())
     }
 
-    fn take(&mut self, part: Option<Option<Part>>) -> Option<Result<Bytes, AskError>> {
+    fn take(&mut self, part: Option<Part>) -> Option<Result<Bytes, AskError>> {
         let node = || self.node.clone();
         match part {
-            Some(Some(Ok(bytes))) => match self.left.checked_sub(bytes.len()) {
+            Some(Part::Some(bytes)) => match self.left.checked_sub(bytes.len()) {
                 Some(left) => {
                     self.left = left;
                     Some(Ok(bytes))
                 }
                 None => Some(Err(AskError::TooLarge(node()))),
             },
-            Some(Some(Err(problem))) => Some(Err(AskError::Failed { node: node(), problem })),
-            Some(None) => None,
+            Some(Part::Failed(problem)) => Some(Err(AskError::Failed { node: node(), problem })),
+            Some(Part::End) => None,
             None => Some(Err(AskError::Away(node()))),
         }
     }

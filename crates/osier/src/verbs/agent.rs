@@ -22,7 +22,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let filter = EnvFilter::try_from_env("OSIER_LOG").unwrap_or_else(|_| "info".into());
     tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
+        .with_writer(osier_agent::log::tee)
         .with_ansi(false)
         .init();
     let config = Config::load(&arguments.config)?;

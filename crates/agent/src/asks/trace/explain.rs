@@ -1,0 +1,188 @@
+//! What a trace means, in the model's words. Pure.
+
+use super::parse::{Output, Step, Walk, number};
+use crate::desired::PodPort;
+use osier_compiler::pipeline::Table;
+use osier_compiler::{Compiler, Owner, Question};
+use osier_fleet::ask::{Outcome, Packet, TraceStep, Traced, Transit};
+use osier_model::{Key, View};
+use std::sync::Arc;
+
+/// Numbers of the ports that are no pod's.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Fixed {
+    pub(super) tunnel: u32,
+    pub(super) gateway: u32,
+}
+
+/// Tells what became of a packet.
+pub(super) fn explain(
+    compiler: &Compiler,
+    living: &[Arc<PodPort>],
+    fixed: Fixed,
+    sent: &Packet,
+    walk: &Walk,
+    raw: String,
+) -> Result<Traced, String> {
+    if walk.steps.is_empty() {
+        return Err(format!("the switch's trace cannot be read: {raw}"));
+    }
+    let steps: Vec<TraceStep> =
+        walk.steps.iter().map(|step| told(step, owner(compiler, step))).collect();
+    let packet = at_the_end(sent, walk);
+    let outcome = outcome(compiler, living, fixed, walk, &packet);
+    Ok(Traced { steps, outcome, packet, raw })
+}
+
+fn table(number: u8) -> Option<Table> {
+    Table::ALL.iter().copied().find(|table| table.number() == number)
+}
+
+fn name(number: u8) -> String {
+    table(number).map_or_else(|| number.to_string(), |table| table.name().to_owned())
+}
+
+fn owner(compiler: &Compiler, step: &Step) -> Option<Owner> {
+    step.flow.as_ref()?;
+    compiler.owner_of(step.cookie)
+}
+
+fn told(step: &Step, owner: Option<Owner>) -> TraceStep {
+    TraceStep {
+        table: step.table,
+        name: name(step.table),
+        flow: step.flow.clone(),
+        owner: owner.map(|owner| owner.to_string()),
+        notes: step.actions.clone(),
+    }
+}
+
+/// The packet as it leaves: what flows rewrote of it.
+fn at_the_end(sent: &Packet, walk: &Walk) -> Packet {
+    let field = |name: &str| walk.last.get(name);
+    let mut packet = *sent;
+    if let Some(mac) = field("dl_src").and_then(|mac| mac.parse().ok()) {
+        packet.mac_source = Some(mac);
+    }
+    if let Some(mac) = field("dl_dst").and_then(|mac| mac.parse().ok()) {
+        packet.mac_target = Some(mac);
+    }
+    if let Some(ttl) = field("nw_ttl").and_then(|ttl| ttl.parse().ok()) {
+        packet.ttl = ttl;
+    }
+    let address = |names: [&str; 2]| names.iter().find_map(|name| field(name)?.parse().ok());
+    packet.source = address(["nw_src", "ipv6_src"]).unwrap_or(packet.source);
+    packet.target = address(["nw_dst", "ipv6_dst"]).unwrap_or(packet.target);
+    packet
+}
+
+fn outcome(
+    compiler: &Compiler,
+    living: &[Arc<PodPort>],
+    fixed: Fixed,
+    walk: &Walk,
+    packet: &Packet,
+) -> Outcome {
+    let key = |output: &Output| {
+        let port = living.iter().find(|port| u32::from(port.ofport) == output.ofport);
+        port.map(|port| port.key.clone())
+    };
+    match walk.outputs.as_slice() {
+        [] => match walk.questions.first() {
+            Some(question) => Outcome::Agent { why: asked(question) },
+            None => dropped(compiler, walk, packet),
+        },
+        [only] if only.ofport == fixed.gateway => Outcome::Gateway,
+        [only] if only.ofport == fixed.tunnel => {
+            Outcome::Tunnel(transit(compiler.view(), only, walk))
+        }
+        [only] => match key(only) {
+            Some(key) => Outcome::Port { key },
+            None => Outcome::Stranger { ofport: only.ofport },
+        },
+        several => Outcome::Many {
+            ports: several.iter().filter_map(key).collect(),
+            nodes: several
+                .iter()
+                .filter(|output| output.ofport == fixed.tunnel)
+                .map(|output| transit(compiler.view(), output, walk))
+                .collect(),
+        },
+    }
+}
+
+fn transit(view: &View, output: &Output, walk: &Walk) -> Transit {
+    let unknown = std::net::IpAddr::from([0; 4]);
+    let target = output.tunnel_target.unwrap_or(unknown);
+    let own = view.nodes().get(view.node());
+    let node = view.nodes().values().find(|node| node.tunnel == target);
+    Transit {
+        node: node.map(|node| node.name.clone()),
+        source: own.map_or(unknown, |node| node.tunnel),
+        target,
+        vni: output.tunnel_id.unwrap_or_default(),
+        identity: walk.last.get("tun_metadata0").and_then(|text| number(text)),
+    }
+}
+
+fn asked(question: &[u8]) -> String {
+    match Question::decode(question) {
+        Some(Question::TooBig { mtu }) => {
+            format!("it is larger than the {mtu} bytes that fit the tunnel: its sender is told so")
+        }
+        Some(Question::Expired) => "it has no hop left: its sender is told so".to_owned(),
+        Some(Question::Neighbour) => "it asks for the router, which answers".to_owned(),
+        None => "a controller is asked".to_owned(),
+    }
+}
+
+fn dropped(compiler: &Compiler, walk: &Walk, packet: &Packet) -> Outcome {
+    let fallback = Step::default();
+    let last = walk.steps.last().unwrap_or(&fallback);
+    let owner = owner(compiler, last);
+    let sender = walk.last.get("reg1").and_then(|tag| number(tag));
+    let sender = sender.and_then(|tag| compiler.port_with_tag(tag));
+    let to = packet.target;
+    let reason = match (table(last.table), &owner) {
+        (Some(Table::Ingress), _) => {
+            match walk.last.get("tun_src").or(walk.last.get("tun_ipv6_src")) {
+                Some(from) if from != "0.0.0.0" && from != "::" => {
+                    format!("{from} is the tunnel of no node that this one knows")
+                }
+                _ => "the port that it comes from is in no network here".to_owned(),
+            }
+        }
+        (Some(Table::SpoofGuard), _) => match sender {
+            Some((port, ..)) => {
+                let own: Vec<String> = port.addresses.iter().map(ToString::to_string).collect();
+                let from = packet.source;
+                format!(
+                    "port {} may send only from its own addresses ({} with {}), and this is from {from}",
+                    port.key,
+                    own.join(", "),
+                    port.mac
+                )
+            }
+            None => "a port may send only from its own addresses".to_owned(),
+        },
+        (Some(Table::Route), Some(Owner::Object(Key::Node(node)))) => {
+            format!("{to} is of node {node}'s block, and no pod there has it")
+        }
+        (Some(Table::Route), _) => format!("the router of this network has no way to {to}"),
+        (Some(Table::TunnelIn), _) => {
+            "it comes under the key of a network that this node has nothing of".to_owned()
+        }
+        (Some(Table::Forward | Table::Flood), _) => match packet.mac_target {
+            Some(mac) => format!("nobody in its network has the Ethernet address {mac}"),
+            None => "nobody in its network is to have it".to_owned(),
+        },
+        (Some(table), _) => format!("no flow of table {} lets it go on", table.name()),
+        (None, _) => "a flow that is not osier's ends here".to_owned(),
+    };
+    Outcome::Dropped {
+        table: last.table,
+        name: name(last.table),
+        owner: owner.map(|owner| owner.to_string()),
+        reason,
+    }
+}
