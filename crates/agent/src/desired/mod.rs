@@ -98,6 +98,18 @@ pub enum Giver {
     Plugin(String),
 }
 
+// === impl Giver ===
+
+impl Giver {
+    /// The plugin's name, if it was one.
+    pub fn plugin(&self) -> Option<&str> {
+        match self {
+            Self::Plugin(name) => Some(name),
+            _ => None,
+        }
+    }
+}
+
 // === impl PodAddress ===
 
 impl PodAddress {

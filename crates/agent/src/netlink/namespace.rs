@@ -1,5 +1,6 @@
 //! Network namespaces of pods: who they are, and working inside of one.
 
+use nix::errno::Errno;
 use nix::sched::{CloneFlags, setns};
 use nix::sys::statfs::{NSFS_MAGIC, fstatfs};
 use std::fs::File;
@@ -91,6 +92,11 @@ impl Namespace {
         self.id
     }
 
+    /// Whether it can be entered: a namespace of another kind cannot.
+    pub async fn enter(&self) -> Result<(), NamespaceError> {
+        self.within(|| ()).await
+    }
+
     pub(super) fn as_raw_fd(&self) -> RawFd {
         self.file.as_raw_fd()
     }
@@ -123,6 +129,8 @@ impl Namespace {
             })
             .map_err(failed)?;
         match done.await {
+            // setns(2): "fd refers to a namespace whose type does not match".
+            Ok(Err(Errno::EINVAL)) => Err(NamespaceError::Other { path: self.path.to_string() }),
             Ok(result) => result.map_err(|e| failed(e.into())),
             Err(_) => Err(failed(io::Error::other("the work inside panicked"))),
         }

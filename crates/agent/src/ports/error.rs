@@ -50,6 +50,12 @@ pub enum PortError {
     /// The container is attached, and other than is asked for now.
     #[error("the container is attached already, and {0}: set forceAddress, or delete it first")]
     AttachedOtherwise(String),
+    /// The interface is there already, by another plugin of the list.
+    #[error(
+        "{0} is there already, made by a plugin before this one: this plugin makes the interface \
+         itself, so put it first, and remove the one that made it"
+    )]
+    Chained(String),
     /// Another bridge was asked for.
     #[error("the configuration is for bridge {found}, the agent's is {ours}: make them equal")]
     Bridge {
@@ -76,6 +82,17 @@ pub enum PortError {
     /// Another plugin gave none.
     #[error("the plugin {0} gave no address")]
     NothingGiven(String),
+    /// Another plugin cannot be heard in the network.
+    #[error(
+        "the plugin {plugin} asks all of the network, and {network} is routed, without broadcast: \
+         use a bridged network, or other address management"
+    )]
+    NotBridged {
+        /// The plugin.
+        plugin: String,
+        /// The network.
+        network: String,
+    },
     /// The pod's namespace.
     #[error(transparent)]
     Namespace(#[from] NamespaceError),
@@ -126,6 +143,8 @@ impl PortError {
             Self::Bridge { .. }
             | Self::Vni { .. }
             | Self::WishedElsewhere { .. }
+            | Self::Chained(_)
+            | Self::NotBridged { .. }
             | Self::AttachedOtherwise(_) => Code::INVALID_CONFIG,
             Self::Name(_) | Self::Namespace(_) => Code::INVALID_ENVIRONMENT,
             Self::Address(_) | Self::Controller(AskError::Refused(_)) => Code::NO_ADDRESS,

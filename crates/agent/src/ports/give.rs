@@ -2,7 +2,7 @@
 //! own blocks, or the controller, in this order.
 
 use super::grant::{self, Addresses, Grant, Target};
-use super::{PortError, Ports, ipam, is_first};
+use super::{PortError, Ports, ipam, is_first, late};
 use crate::addresses::AddressError;
 use crate::controller::PortRequest;
 use crate::desired::{Giver, PodPort};
@@ -50,11 +50,20 @@ impl Ports {
     ) -> Result<Grant, PortError> {
         let runtime = &call.config.runtime;
         let requested: Vec<IpAddr> = runtime.ips.iter().map(|cidr| cidr.address).collect();
-        let wish = self.0.switch.wish(key).await.filter(|wish| !wish.addresses.is_empty());
-        if let Some(wish) = wish.filter(|_| !self.0.controller.gave(key)) {
-            return Ok(of_port(Giver::View, &wish, target, &requested)?);
+        let wish = self.0.switch.wish(key).await;
+        let granted = self.0.controller.gave(key);
+        if let Some(wish) = wish.as_ref().filter(|wish| !wish.addresses.is_empty() && !granted) {
+            return Ok(of_port(Giver::View, wish, target, &requested)?);
         }
         if let Ipam::Delegate(name) = &call.config.ipam {
+            if late::needs_interface(name) {
+                late::check(name, target)?;
+                // Other nodes find it by the one that the view says.
+                let mac = wish.map(|wish| wish.mac).or(runtime.mac.map(|mac| Mac(mac.0)));
+                let mac = Some(mac.unwrap_or_else(|| late::mac_of(&call.attachment)));
+                let (giver, addresses) = (Giver::Plugin(name.clone()), Addresses::Later);
+                return Ok(Grant { giver, mac, addresses, ..Grant::default() });
+            }
             let result = ipam::add(name, request, deadline).await?;
             let grant = grant::of_plugin(name, result, target);
             if grant.is_err() {

@@ -37,6 +37,8 @@ pub(super) enum Addresses {
     OfBlocks(Vec<IpAddr>),
     /// These.
     These(Vec<PodAddress>),
+    /// Those that a plugin gives when the port is there.
+    Later,
 }
 
 /// Which routes a port is to have.

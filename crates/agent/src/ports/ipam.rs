@@ -18,13 +18,20 @@ pub(super) async fn add(
     deadline: Instant,
 ) -> Result<AddResult, PortError> {
     let patience = deadline.saturating_duration_since(Instant::now());
-    match run(name, Command::Add, request, patience).await? {
-        Some(result) if !result.ips.is_empty() => Ok(result),
-        _ => {
-            undo(name, request).await;
-            Err(PortError::NothingGiven(name.to_owned()))
-        }
-    }
+    let failed = match run(name, Command::Add, request, patience).await {
+        Ok(Some(result)) if !result.ips.is_empty() => return Ok(result),
+        Ok(_) => PortError::NothingGiven(name.to_owned()),
+        // It never ran.
+        Err(PortError::Ipam(
+            error @ (DelegateError::Name(_)
+            | DelegateError::NotFound { .. }
+            | DelegateError::Config(_)),
+        )) => return Err(error.into()),
+        Err(error) => error,
+    };
+    // One that was killed, or failed half-way, may have given something all the same.
+    undo(name, request).await;
+    Err(failed)
 }
 
 /// Gives back what [`add`] got, or what an ADD of the past did.

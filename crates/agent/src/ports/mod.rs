@@ -9,6 +9,7 @@ mod error;
 mod give;
 mod grant;
 mod ipam;
+mod late;
 mod locks;
 mod look;
 mod make;
@@ -26,7 +27,7 @@ use crate::metrics::Metrics;
 use crate::netlink::{self, Namespace, NetlinkError};
 use crate::switch::Switch;
 use give::limits;
-use grant::Target;
+use grant::{Addresses as Given, Grant, Target};
 use ipnet::IpNet;
 use locks::{Locked, Locks};
 use osier_cni::config::{AttachRequest, Attachment, DetachRequest, GcRequest, Ipam};
@@ -149,59 +150,86 @@ impl Ports {
         let deadline = started + request.timeout().mul_f64(0.9);
         self.check_paused()?;
         let key = port_key(call)?;
+        check_first(call)?;
         let target = self.target(&call.config, &key).await?;
         let namespace = Namespace::open(&call.netns)?;
         let locked = self.0.locks.lock(&key).await;
         let existing = self.reuse(call, request, &key, &target, &namespace, &locked).await?;
         if let Some(port) = existing {
+            let port = self.limit(call, port, deadline).await?;
             return Ok(port.result(&call.config.dns));
         }
-        let grant = self.give(call, request, &key, &target, deadline).await?;
-        let dns = if grant.dns.is_empty() { call.config.dns.clone() } else { grant.dns };
+        let mut grant = self.give(call, request, &key, &target, deadline).await?;
+        let mut dns = std::mem::take(&mut grant.dns);
         let giver = grant.giver.clone();
-        let wish = Wish {
-            attachment: call.attachment.clone(),
-            cni_network: call.config.header.name.clone(),
-            vni: target.network.vni.get(),
-            giver: grant.giver,
-            mac: grant.mac.or(call.config.runtime.mac.map(|mac| Mac(mac.0))),
-            given: grant.addresses,
-            routing: target.routing(&call.config, is_first(&key), grant.routes),
-            key,
-            network: target.network.name,
-            netns: call.netns.clone(),
-            netns_id: namespace.id(),
-            boot_id: self.0.boot_id.clone(),
-            mtu: call.config.mtu.unwrap_or(u16::MAX).min(self.0.mtu.load(Ordering::Relaxed)),
-            limits: limits(call.config.runtime.bandwidth),
-            masquerade: call.config.masquerade.filter(|yes| *yes != self.0.config.masquerade),
-            hairpin: call.config.hairpin.unwrap_or(true),
-        };
-        let key = wish.key.clone();
+        let later = matches!(grant.addresses, Given::Later);
+        let wish = self.wish(call, &key, &target, &namespace, grant);
         let reserved = self.state().reserve(wish, self.now());
-        let port = match reserved {
+        let mut port = match reserved {
             Ok(port) => port,
             Err(error) => {
                 self.give_back(&giver, &key, request).await;
                 return Err(error.into());
             }
         };
-        let made = self.unless_refused(self.make(&port, &namespace, deadline)).await;
+        let mut made = self.unless_refused(self.make(&port, &namespace, deadline)).await;
+        if later && made.is_ok() {
+            let completed = self.complete(call, request, &target, &port, &namespace, deadline);
+            made = completed.await.map(|completed| (port, dns) = completed);
+        }
         if let Err(error) = made {
-            warn!(port = %port.key, %error, "undone");
+            // One of another kind has no interfaces to begin with.
+            let error = namespace.enter().await.map_or_else(PortError::from, |()| error);
+            warn!(port = %key, %error, "undone");
             // Nothing is left when the runtime hears of it.
-            self.take_away(&port, locked).await.finished().await;
-            self.give_back(&giver, &key, request).await;
+            self.undo(&call.attachment, request, locked).await;
             return Err(error);
         }
         self.0.metrics.stage("total", started.elapsed());
         let addresses: Vec<IpAddr> = port.ips().collect();
         info!(port = %port.key, ?addresses, interface = port.host, "attached");
-        Ok(port.result(&dns))
+        Ok(port.result(if dns.is_empty() { &call.config.dns } else { &dns }))
+    }
+
+    fn wish(
+        &self,
+        call: &AttachRequest,
+        key: &PortKey,
+        target: &Target,
+        namespace: &Namespace,
+        grant: Grant,
+    ) -> Wish {
+        let config = &call.config;
+        Wish {
+            attachment: call.attachment.clone(),
+            key: key.clone(),
+            cni_network: config.header.name.clone(),
+            network: target.network.name.clone(),
+            vni: target.network.vni.get(),
+            giver: grant.giver,
+            mac: grant.mac.or(config.runtime.mac.map(|mac| Mac(mac.0))),
+            given: grant.addresses,
+            routing: target.routing(config, is_first(key), grant.routes),
+            netns: call.netns.clone(),
+            netns_id: namespace.id(),
+            boot_id: self.0.boot_id.clone(),
+            mtu: config.mtu.unwrap_or(u16::MAX).min(self.0.mtu.load(Ordering::Relaxed)),
+            limits: limits(config.runtime.bandwidth),
+            masquerade: config.masquerade.filter(|yes| *yes != self.0.config.masquerade),
+            hairpin: config.hairpin.unwrap_or(true),
+        }
     }
 
     /// Detaches a pod. What is unknown is detached already.
     pub async fn delete(&self, call: &DetachRequest, request: &Request) -> Result<(), PortError> {
+        if let Ipam::Delegate(plugin) = &call.ipam
+            && late::needs_interface(plugin)
+        {
+            // It says so to who gave the address, as it asked.
+            let released = ipam::delete(&call.ipam, request).await;
+            self.detach(&call.attachment).await;
+            return released;
+        }
         self.detach(&call.attachment).await;
         ipam::delete(&call.ipam, request).await
     }
@@ -318,12 +346,43 @@ impl Ports {
             }
             info!(port = %port.key, container = port.attachment.container_id, "replaced");
             // Its wire must be gone before the next one of its name is made.
-            self.take_away(&port, locked.share()).await.finished().await;
             if same {
-                self.give_back(&port.giver, key, request).await;
+                self.undo(&port.attachment, request, locked.share()).await;
+            } else {
+                self.take_away(&port, locked.share()).await.finished().await;
             }
         }
         Ok(None)
+    }
+
+    /// Takes away a port of the attachment that a call is about, and gives back what it was given.
+    async fn undo(&self, attachment: &Attachment, request: &Request, locked: Locked) {
+        let Some(port) = self.state().get(attachment) else { return };
+        let give_back = self.give_back(&port.giver, &port.key, request);
+        if port.giver.plugin().is_some_and(late::needs_interface) {
+            give_back.await;
+            self.take_away(&port, locked).await.finished().await;
+        } else {
+            self.take_away(&port, locked).await.finished().await;
+            give_back.await;
+        }
+    }
+
+    /// A port that is there, as fast as is asked for now.
+    async fn limit(
+        &self,
+        call: &AttachRequest,
+        port: Arc<PodPort>,
+        deadline: Instant,
+    ) -> Result<Arc<PodPort>, PortError> {
+        let limits = limits(call.config.runtime.bandwidth);
+        if limits == port.limits {
+            return Ok(port);
+        }
+        info!(port = %port.key, ?limits, "other limits");
+        let port = self.state().replace(PodPort { limits, ..(*port).clone() });
+        self.renew(&port, deadline).await?;
+        Ok(port)
     }
 
     async fn inspect(&self, port: &PodPort) -> Result<(), PortError> {
@@ -333,6 +392,9 @@ impl Ports {
             return damaged(format!("{} is another namespace now", port.netns));
         }
         let name = &port.attachment.ifname;
+        if port.addresses.is_empty() {
+            return damaged(format!("{name} has no address yet"));
+        }
         let found = match netlink::inspect(&namespace, name.clone()).await? {
             Err(error @ NetlinkError::NoInterface(_)) => return damaged(error.to_string()),
             found => found?,
@@ -369,6 +431,20 @@ fn port_key(call: &AttachRequest) -> Result<PortKey, PortError> {
     let device = DeviceName::new(&device).map_err(PortError::Name)?;
     let interface = InterfaceName::new(&call.attachment.ifname).map_err(PortError::Name)?;
     Ok(PortKey { device, interface })
+}
+
+/// Refuses to be second in a list: the interface is ours to make.
+fn check_first(call: &AttachRequest) -> Result<(), PortError> {
+    let ifname = &call.attachment.ifname;
+    let before = call.prev_result.iter().flat_map(|result| &result.interfaces);
+    let inside = |sandbox: &String| !sandbox.is_empty();
+    match before
+        .filter(|made| made.name == *ifname)
+        .any(|made| made.sandbox.as_ref().is_some_and(inside))
+    {
+        true => Err(PortError::Chained(ifname.clone())),
+        false => Ok(()),
+    }
 }
 
 /// Whether it is a pod's first interface, by which it reaches all that it has no other way to.

@@ -104,44 +104,72 @@ impl State {
         wish: Wish,
         now: Duration,
     ) -> Result<Arc<PodPort>, AddressError> {
-        let addresses = self.give(&wish, now)?;
-        let first = addresses.first().ok_or(AddressError::NoBlock)?.address();
+        let addresses = self.give(&wish.given, wish.vni, now)?;
+        let first = addresses.first().map(|address| Mac::of(address.address()));
+        let mac = wish.mac.or(first);
+        let mac = mac.filter(|_| first.is_some() || matches!(wish.given, Given::Later));
+        let mac = mac.ok_or(AddressError::NoBlock)?;
         let taken = |name: &str| self.ports.values().any(|port| port.host == name);
         let host = host_interface(&wish.attachment, taken);
         let tag = self.next_tag;
         self.next_tag += 1;
-        let port = Arc::new(PodPort {
+        let ofport = self.take_ofport();
+        Ok(self.replace(PodPort {
             attachment: wish.attachment,
             key: wish.key,
             cni_network: wish.cni_network,
             network: wish.network,
             vni: wish.vni,
             host,
-            mac: wish.mac.unwrap_or_else(|| Mac::of(first)),
+            mac,
             routes: wish.routing.routes(&addresses),
             addresses,
             netns: wish.netns,
             netns_id: wish.netns_id,
             boot_id: wish.boot_id,
-            ofport: self.take_ofport(),
+            ofport,
             tag,
             mtu: wish.mtu,
             giver: wish.giver,
             limits: wish.limits,
             masquerade: wish.masquerade,
             hairpin: wish.hairpin,
-        });
-        self.ports.insert(port.attachment.clone(), Arc::clone(&port));
-        Ok(port)
+        }))
     }
 
-    fn give(&mut self, wish: &Wish, now: Duration) -> Result<Vec<PodAddress>, AddressError> {
-        match &wish.given {
+    /// Gives its addresses to a port that had none yet.
+    pub(super) fn complete(
+        &mut self,
+        port: &PodPort,
+        given: &Given,
+        routing: &Routing,
+        now: Duration,
+    ) -> Result<Arc<PodPort>, AddressError> {
+        let addresses = self.give(given, port.vni, now)?;
+        let routes = routing.routes(&addresses);
+        Ok(self.replace(PodPort { addresses, routes, ..port.clone() }))
+    }
+
+    /// Knows a port as it is now.
+    pub(super) fn replace(&mut self, port: PodPort) -> Arc<PodPort> {
+        let port = Arc::new(port);
+        self.ports.insert(port.attachment.clone(), Arc::clone(&port));
+        port
+    }
+
+    fn give(
+        &mut self,
+        given: &Given,
+        vni: u32,
+        now: Duration,
+    ) -> Result<Vec<PodAddress>, AddressError> {
+        match given {
+            Given::Later => Ok(Vec::new()),
             Given::OfBlocks(requested) => {
                 let given = self.addresses.allocate(requested, now)?;
                 Ok(given.into_iter().map(|a| PodAddress::whole(a, self.gateway_for(a))).collect())
             }
-            Given::These(links) if wish.vni == DEFAULT_VNI => {
+            Given::These(links) if vni == DEFAULT_VNI => {
                 let addresses: Vec<IpAddr> = links.iter().map(PodAddress::address).collect();
                 self.addresses.claim(&addresses, now)?;
                 let whole = |address| PodAddress::whole(address, self.gateway_for(address));
@@ -150,7 +178,7 @@ impl State {
             Given::These(links) => {
                 for address in links.iter().map(PodAddress::address) {
                     let has = |port: &&Arc<PodPort>| {
-                        port.vni == wish.vni && port.ips().any(|other| other == address)
+                        port.vni == vni && port.ips().any(|other| other == address)
                     };
                     if let Some(port) = self.ports.values().find(has) {
                         let port = port.key.to_string();

@@ -71,9 +71,7 @@ impl Said {
         for object in said {
             next.apply(Change::Put(object))?;
         }
-        for node in next.nodes().values() {
-            check_blocks(&next, node)?;
-        }
+        check_all_blocks(&next)?;
         if let (Some(node), None) = (self.own_node(), next.nodes().get(next.node())) {
             next.apply(Change::Put(Object::Node(node.clone())))?;
         }
@@ -119,7 +117,31 @@ impl Said {
     }
 }
 
-/// No two nodes may give out the same addresses: each asks nobody.
+/// No two nodes may give out the same addresses: each asks nobody. Prefixes in order have those that
+/// they contain right behind them, so neighbours tell.
+fn check_all_blocks(view: &View) -> Result<(), Invalid> {
+    let of_node = |node: &Node| {
+        let blocks = node.blocks.iter().enumerate();
+        blocks.map(|(i, block)| (*block, i, node.name.clone())).collect::<Vec<_>>()
+    };
+    let mut blocks: Vec<(IpNet, usize, NodeName)> =
+        view.nodes().values().flat_map(of_node).collect();
+    blocks.sort_by_key(|(block, _, _)| (block.network(), block.prefix_len()));
+    for pair in blocks.windows(2) {
+        let [(first, _, of_first), (second, _, of_second)] = pair else { continue };
+        // A node's own were checked with it.
+        if of_first != of_second
+            && first.contains(second)
+            && let Some(node) = view.nodes().get(of_first.min(of_second))
+        {
+            // Told as a step would: from its side, the first of its blocks.
+            return check_blocks(view, node);
+        }
+    }
+    Ok(())
+}
+
+/// The same for one.
 fn check_blocks(view: &View, node: &Node) -> Result<(), Invalid> {
     for (i, block) in node.blocks.iter().enumerate() {
         let overlap = |other: &IpNet| other.contains(&block.network()) || block.contains(other);
@@ -243,6 +265,31 @@ mod tests {
         // A block may move.
         let moved = VIEW.replace("10.1.1.0/24, ", "") + &other("10.1.1.0/24");
         assert_eq!(view.take(parse(&moved).unwrap().into()).unwrap().changes.len(), 2);
+    }
+
+    #[test]
+    fn overlaps_are_found_wherever_they_are() {
+        const BLOCKS: [&str; 6] =
+            ["10.0.0.0/8", "10.1.0.0/16", "10.1.1.0/24", "10.2.0.0/16", "fd00::/16", "fd00:1::/32"];
+        for n in 0..BLOCKS.len().pow(3) {
+            let [a, b, c] = [n / 36, n / 6 % 6, n % 6].map(|at| BLOCKS[at]);
+            let nodes = [("n1", a), ("n2", b), ("n3", c)];
+            let objects = nodes.map(|(name, block)| {
+                let node = format!(
+                    "{{ kind: node, name: {name}, tunnel: 192.0.2.1, blocks: ['{block}'] }}"
+                );
+                serde_saphyr::from_str::<Object>(&node).unwrap()
+            });
+            let (fabric, objects) = (Fabric::default(), objects.to_vec());
+            let refused = Said::new("n1".parse().unwrap())
+                .take(ViewUpdate::Snapshot { fabric, objects })
+                .is_err();
+            let net = |text: &str| text.parse::<IpNet>().unwrap();
+            let meet = |one: &str, other: &str| {
+                net(one).contains(&net(other)) || net(other).contains(&net(one))
+            };
+            assert_eq!(refused, meet(a, b) || meet(a, c) || meet(b, c), "{a} {b} {c}");
+        }
     }
 
     #[test]

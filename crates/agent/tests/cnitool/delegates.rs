@@ -112,10 +112,9 @@ fn static_gives_what_is_written() {
     is_clean(&runtime);
 }
 
-/// As far as it goes: the daemon wants to talk through the container's interface, and the agent makes
-/// that when it knows the addresses. What fails is told, and leaves nothing.
+/// It needs a network with broadcast, which the default one is not; `node/dhcp.rs` has one.
 #[test]
-fn dhcp_fails_in_words_and_leaves_nothing() {
+fn dhcp_is_refused_in_words_and_leaves_nothing() {
     let runtime = Runtime::new();
     let node = runtime.node();
     let socket = runtime.lab.dir().join("dhcp.sock");
@@ -123,7 +122,7 @@ fn dhcp_fails_in_words_and_leaves_nothing() {
     runtime.configure("1.0.0", &[runtime.ours(json!({"ipam": ipam}))]);
     let container = runtime.container("a");
     let said = container.fails("add");
-    assert!(said.contains("dhcp") && said.contains("dhcp.sock"), "{said}");
+    assert!(said.contains("dhcp") && said.contains("is routed"), "{said}");
     // Only the daemon knows whether there is a lease.
     assert!(container.fails("del").contains("dhcp.sock"));
     is_clean(&runtime);
@@ -131,8 +130,6 @@ fn dhcp_fails_in_words_and_leaves_nothing() {
     let _daemon = daemon.arg("daemon").arg("-socketpath").arg(&socket).spawn().unwrap();
     let listening = || std::os::unix::net::UnixStream::connect(&socket).map(drop);
     wait_until("the daemon to listen", PATIENCE, listening).unwrap();
-    let said = container.fails("add");
-    assert!(said.contains("dhcp") && said.contains("eth0"), "{said}");
     container.does("del");
     is_clean(&runtime);
 }

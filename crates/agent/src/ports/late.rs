@@ -1,0 +1,108 @@
+//! Ports whose addresses come when they are there: a plugin that asks through the pod's interface
+//! needs it before it can say anything. Such a port is made without addresses, may then only ask
+//! for one, and is completed: its record, its flows, and last what the pod sees.
+
+use super::grant::{self, Target};
+use super::{PortError, Ports, ipam};
+use crate::desired::PodPort;
+use crate::netlink::{self, Namespace};
+use osier_cni::config::{AttachRequest, Attachment};
+use osier_cni::rpc::Request;
+use osier_cni::spec::Dns;
+use osier_model::{Mac, Reach};
+use std::sync::Arc;
+use std::time::Instant;
+use tokio::time::timeout_at;
+
+/// Whether a plugin asks through the interface. Nothing in the specification lets it say so.
+pub(super) fn needs_interface(plugin: &str) -> bool {
+    plugin == "dhcp"
+}
+
+/// Refuses networks in which nobody would hear such a plugin.
+pub(super) fn check(plugin: &str, target: &Target) -> Result<(), PortError> {
+    match target.network.reach {
+        Reach::Bridged => Ok(()),
+        Reach::Routed => Err(PortError::NotBridged {
+            plugin: plugin.to_owned(),
+            network: target.network.name.to_string(),
+        }),
+    }
+}
+
+/// An Ethernet address for who has no other yet: the same for one attachment, so that servers know
+/// it again, and unlike those that are made of addresses.
+pub(super) fn mac_of(attachment: &Attachment) -> Mac {
+    // FNV-1a, 64 bits: spread, and the same in every version of the agent.
+    let ids = [&attachment.container_id, "/", &attachment.ifname];
+    let bytes = ids.iter().flat_map(|id| id.bytes());
+    let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    let mut mac = [0; 6];
+    mac.copy_from_slice(&hash.to_be_bytes()[..6]);
+    // Local, and one device's.
+    mac[0] = 0x06;
+    Mac(mac)
+}
+
+impl Ports {
+    /// Has the plugin ask through a port that is made, and completes it. On an error some of it
+    /// may be done.
+    pub(super) async fn complete(
+        &self,
+        call: &AttachRequest,
+        request: &Request,
+        target: &Target,
+        port: &PodPort,
+        namespace: &Namespace,
+        deadline: Instant,
+    ) -> Result<(Arc<PodPort>, Dns), PortError> {
+        let Some(plugin) = port.giver.plugin() else { return Err(PortError::Panicked) };
+        let result = ipam::add(plugin, request, deadline).await?;
+        let grant = grant::of_plugin(plugin, result, target)?;
+        let routing = target.routing(&call.config, super::is_first(&port.key), grant.routes);
+        let port = self.state().complete(port, &grant.addresses, &routing, self.now())?;
+        self.renew(&port, deadline).await?;
+        let interface = port.interface(self.full_checksums());
+        netlink::set_up_pod(namespace, port.host.clone(), interface).await??;
+        Ok((port, grant.dns))
+    }
+
+    /// Brings a port that changed to the switch: first its record, then its flows.
+    pub(super) async fn renew(
+        &self,
+        port: &Arc<PodPort>,
+        deadline: Instant,
+    ) -> Result<(), PortError> {
+        let started = Instant::now();
+        let work = async {
+            let asked = self.0.switch.add_rows(port).await?;
+            let ofport = self.0.switch.attached(port, asked).await?;
+            self.0.switch.add_flows(port, ofport).await?;
+            if port.is_exception() {
+                self.set_exceptions().await?;
+            }
+            Ok(())
+        };
+        match timeout_at(deadline.into(), self.unless_refused(work)).await {
+            Ok(result) => result,
+            Err(_) => Err(PortError::Deadline(started.elapsed())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ethernet_addresses_are_steady_and_usable() {
+        let of = |container: &str| {
+            mac_of(&Attachment { container_id: container.into(), ifname: "eth0".into() })
+        };
+        assert_eq!(of("a"), of("a"));
+        assert_ne!(of("a"), of("b"));
+        assert!(of("a").is_unicast());
+    }
+}
