@@ -1,6 +1,6 @@
 //! Nodes that join: tokens are made here, kept in the store as hashes, and used up there.
 
-use crate::engine::{Engine, Operation, Write, WriteError, key, token_key};
+use crate::engine::{Engine, Operation, PAUSES, Write, WriteError, key, token_key};
 use futures_util::future::BoxFuture;
 use osier_fleet::{Authority, JoinRefused, Joins, NodeConfiguration, Redemption, Token};
 use osier_model::NodeName;
@@ -8,9 +8,6 @@ use std::collections::BTreeSet;
 use std::error::Error;
 use std::net::IpAddr;
 use std::time::{Duration, SystemTime};
-
-/// What paused nodes are kept under.
-const PAUSES: &str = "pauses/";
 
 /// Lets nodes in.
 pub(crate) struct Doorkeeper {

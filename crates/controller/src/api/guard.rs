@@ -76,7 +76,9 @@ pub(crate) async fn guard(State(on): State<Guarded>, request: Request, next: Nex
     let status = response.status();
     api.metrics.request(method.as_str(), &on.path, status.as_u16(), begun.elapsed());
     let refused = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
-    if !matches!(method, Method::GET | Method::HEAD) || refused {
+    let is_change =
+        on.access == Access::Role(Role::Write) || !matches!(method, Method::GET | Method::HEAD);
+    if is_change || refused {
         let note = response.extensions().get::<Note>().cloned();
         api.audit.log(&Line {
             time: crate::engine::now(),

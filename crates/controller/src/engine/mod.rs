@@ -14,7 +14,7 @@ mod start;
 mod write;
 
 pub use allocate::{AllocationRules, Exhausted};
-pub(crate) use prepare::{key, token_key};
+pub(crate) use prepare::{PAUSES, key, token_key};
 pub use start::{StartError, Started};
 pub use write::{Effect, Operation, Outcome, Write, WriteError, Written};
 
@@ -32,8 +32,9 @@ use tokio::sync::{mpsc, oneshot};
 
 /// Writes that may wait; who brings one more waits himself.
 const QUEUE: usize = 1024;
-/// Writes, documents and bytes of one round: what one transaction holds with ease.
-const ROUND: (usize, usize, usize) = (64, 1024, 4 << 20);
+/// Writes, documents and bytes after which a round takes no more: each write is checked together with
+/// those before it.
+const ROUND: (usize, usize, usize) = (64, 256, 4 << 20);
 
 /// A handle on the engine's task.
 #[derive(Clone)]

@@ -16,6 +16,12 @@ use std::net::IpAddr;
 /// The label of ports that agents asked for: only those go when an agent says so.
 pub(crate) const ATTACHED: &str = "osier.dev/attached";
 
+/// What tokens are kept under.
+const TOKENS: &str = "tokens/";
+
+/// What paused nodes are kept under.
+pub(crate) const PAUSES: &str = "pauses/";
+
 /// A resource as it is stored.
 type Current = Option<(Resource, Revision)>;
 
@@ -80,6 +86,12 @@ impl State {
             Operation::Delete { kind, name, version } => {
                 let current = self.existing(kind, &name).await?;
                 check_version(&current, version)?;
+                if kind == Kind::Node {
+                    // Whoever was removed does not come back with what it joined with.
+                    for key in [format!("{TOKENS}{name}"), format!("{PAUSES}{name}")] {
+                        self.keep(draft, self::key(&key)?, None).await?;
+                    }
+                }
                 self.delete(draft, current)
             }
             Operation::Attach(resource) => self.attach(round, draft, *resource).await,
@@ -473,7 +485,7 @@ fn check_version(
 
 /// Where a node's token is kept.
 pub(crate) fn token_key(node: &NodeName) -> Result<Key, WriteError> {
-    key(&format!("tokens/{node}"))
+    key(&format!("{TOKENS}{node}"))
 }
 
 /// Names fit in keys: both have limits, and the keys' are wider.

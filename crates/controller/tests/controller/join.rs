@@ -72,6 +72,10 @@ fn a_token_is_for_one_node_one_address_and_one_use() {
     assert!(matches!(join(&elsewhere), Err(JoinError::Refused(_))), "the new one replaces it");
     join(&good).unwrap();
     assert!(matches!(join(&good), Err(JoinError::Refused(_))), "it is used up");
+    // Who was removed does not come back with it.
+    rig.curl("/nodes/n1", &["-X", "DELETE"], None).expect(200);
+    assert!(matches!(join(&good), Err(JoinError::Refused(_))));
+    rig.get("/nodes/n1").refused(404, "NotFound");
     // What is kept of it is a hash.
     let store = std::fs::read(rig.config.store()).unwrap();
     let secret = good.reveal().split('.').nth(1).unwrap().to_owned();
