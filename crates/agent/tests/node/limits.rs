@@ -61,9 +61,15 @@ fn a_runtime_limits_a_pod() {
     let agent = Agent::start(node, &view);
     assert_eq!(meters(node), before);
     is_limited(&free.netns, &pod.netns, given[0], 20.0);
+    // Asked again with another wish, it is as fast as that says, and nothing else changes.
+    pod.config["runtimeConfig"] = json!({"bandwidth": {"ingressRate": 7_000_000}});
+    assert_eq!(pod.addresses(), given);
+    wait_for_meter(node, "rate=7000");
+    assert!(!meters(node).contains("rate=20000"), "{}", meters(node));
+    is_limited(&free.netns, &pod.netns, given[0], 7.0);
     pod.call("DEL");
     wait_until("its meters to be gone", PATIENCE, || match meters(node) {
-        text if text.contains("rate=20000") => Err(text),
+        text if text.contains("rate=7000") => Err(text),
         _ => Ok(()),
     })
     .unwrap();

@@ -4,6 +4,7 @@
 mod burst;
 mod changes;
 mod cluster;
+mod dhcp;
 mod failures;
 mod kills;
 mod lab;
