@@ -1,4 +1,4 @@
-//! Debian's plugins behind ours in a list. They are older than CNI 1.1.0.
+//! Debian's plugins behind ours in a list, and before it. They are older than CNI 1.1.0.
 
 use crate::lab::{PATIENCE, addresses};
 use crate::runtime::Runtime;
@@ -149,6 +149,32 @@ fn tuning_sets_what_is_inside() {
     let result = container.does("add");
     assert!(container.fails("check").contains("another Ethernet address"));
     assert_eq!(traffic::ping(node, addresses(&result)[0], 3).unwrap().received, 0);
+    container.does("del");
+    is_clean(&runtime);
+}
+
+/// `odlcoe` of September 2017 only plugged in what `bridge` had made. That is one interface and two
+/// owners: refused, and told what to do.
+#[test]
+fn behind_a_plugin_that_makes_the_interface_it_says_what_to_do() {
+    let runtime = Runtime::new();
+    let data = runtime.lab.make_dir("leases").unwrap();
+    let bridge = json!({"type": "bridge", "bridge": "cni0", "ipam": {
+        "type": "host-local", "subnet": "10.11.0.0/16", "dataDir": data}});
+    let odlcoe = json!({"type": "odlcoe", "agentSocket": runtime.socket(),
+        "capabilities": {"ovsConfig": true}, "runtimeConfig": {"ovsConfig": {
+            "manager": "192.0.2.1", "mgrPort": 6640, "mgrActive": true, "ovsBridge": "br-int",
+            "controller": "192.0.2.1", "ctlrPort": 6653, "ctlrActive": true,
+            "vtepIps": ["192.0.2.11"]}}});
+    runtime.configure("0.3.1", &[bridge, odlcoe.clone()]);
+    let container = runtime.container("a");
+    let said = container.fails("add");
+    assert!(said.contains("eth0 is there already") && said.contains("put it first"), "{said}");
+    container.does("del");
+    is_clean(&runtime);
+    // Alone it is what it was.
+    runtime.configure("0.3.1", &[odlcoe]);
+    container.does("add");
     container.does("del");
     is_clean(&runtime);
 }

@@ -5,6 +5,7 @@ use crate::runtime::{REFERENCE, Runtime};
 use crate::verbs::is_clean;
 use osier_testbed::{traffic, wait_until};
 use serde_json::{Value, json};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 fn host_local(data: &Path) -> Value {
@@ -109,6 +110,29 @@ fn static_gives_what_is_written() {
     assert!(routes.contains("192.0.2.0/24 via 10.1.1.1"), "{routes}");
     assert!(!routes.contains("default"), "{routes}");
     container.does("del");
+    is_clean(&runtime);
+}
+
+#[test]
+fn a_delegate_that_is_too_slow_is_called_to_take_back() {
+    let runtime = Runtime::new();
+    let called = runtime.lab.dir().join("called");
+    let script = format!(
+        "#!/bin/sh\necho $CNI_COMMAND >>{}\n[ $CNI_COMMAND = DEL ] || exec sleep 60\n",
+        called.display()
+    );
+    let directory = runtime.path().split(':').next().unwrap().to_owned();
+    let plugin = Path::new(&directory).join("slow");
+    std::fs::write(&plugin, script).unwrap();
+    std::fs::set_permissions(&plugin, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let slow = json!({"ipam": {"type": "slow"}, "agentTimeout": 5});
+    runtime.configure("1.0.0", &[runtime.ours(slow)]);
+    runtime.container("a").fails("add");
+    let told = || match std::fs::read_to_string(&called).unwrap() {
+        commands if commands == "ADD\nDEL\n" => Ok(()),
+        commands => Err(commands),
+    };
+    wait_until("the delegate to be called again", PATIENCE, told).unwrap();
     is_clean(&runtime);
 }
 

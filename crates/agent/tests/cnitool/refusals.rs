@@ -107,6 +107,9 @@ fn code_4_is_for_the_environment() {
         let said = call.clone().set("CNI_NETNS", path).fails(4);
         assert!(said.contains(path), "{said}");
     }
+    // A namespace of another kind looks the same until it is used.
+    let said = call.clone().set("CNI_NETNS", "/proc/self/ns/mnt").fails(4);
+    assert!(said.contains("/proc/self/ns/mnt is no network namespace"), "{said}");
     // Only a delegate needs the path, and misses itself.
     let delegating = call.clone().with("ipam", json!({"type": "host-local"}));
     assert!(delegating.clone().without("CNI_PATH").fails(7).contains("CNI_PATH"));
