@@ -15,6 +15,7 @@ mod verbs;
 
 use clap::Parser;
 use std::error::Error;
+use std::io::Write;
 use std::process::ExitCode;
 
 /// A Kubernetes network on Open vSwitch.
@@ -57,11 +58,13 @@ fn main() -> ExitCode {
 
 /// What went wrong, and what can be done about it.
 fn explain(error: &anyhow::Error) {
-    eprintln!("osier: {error:#}");
+    let mut stderr = std::io::stderr();
+    // Who closed standard error does not want to know.
+    let _ = writeln!(stderr, "osier: {error:#}");
     let advice =
         error.chain().find_map(|cause| cause.downcast_ref::<client::ClientError>()?.advice());
     if let Some(advice) = advice {
-        eprintln!("  {advice}");
+        let _ = writeln!(stderr, "  {advice}");
     }
 }
 

@@ -130,6 +130,18 @@ impl ClientError {
         matches!(self, Self::Broken { .. } | Self::Timeout { .. } | Self::Answer { .. })
     }
 
+    /// Whether nobody is there to say no, but somebody may be later.
+    pub(crate) fn is_absence(&self) -> bool {
+        let is_away = matches!(
+            self,
+            Self::Connect { .. }
+                | Self::Timeout { .. }
+                | Self::Broken { .. }
+                | Self::Handshake { .. }
+        );
+        is_away || self.refusal().is_some_and(|refusal| matches!(refusal.status, 429 | 503))
+    }
+
     /// Whether it may be otherwise the next time.
     pub(super) fn may_pass(&self) -> bool {
         match self {
@@ -242,8 +254,7 @@ impl Refusal {
                  your change there, and apply it again."
             }
             410 => "Begin again: what happened since then is no longer kept.",
-            413 => "Nothing was changed. Apply it in parts.",
-            400 | 409 | 422 => "Nothing was changed.",
+            400 | 409 | 413 | 422 => "Nothing was changed.",
             429 => "Too many requests at once: wait a little.",
             503 => "Try again a little later; `osier status` tells who is away.",
             507 => "Its disk is full. Nothing was changed; nodes go on working.",

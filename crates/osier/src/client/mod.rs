@@ -16,7 +16,7 @@ mod server;
 
 pub(crate) use access::{Access, Connection};
 pub(crate) use error::{ClientError, Refusal};
-pub(crate) use resources::{Follower, Listing};
+pub(crate) use resources::{Follower, Listing, News};
 pub(crate) use secret::Credential;
 pub(crate) use server::Server;
 
@@ -214,10 +214,4 @@ pub(crate) fn escaped(text: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    #[test]
-    fn text_is_escaped_for_paths() {
-        assert_eq!(super::escaped("shop:web@1"), "shop:web@1");
-        assert_eq!(super::escaped("a=b,c/ä"), "a%3Db%2Cc%2F%C3%A4");
-    }
-}
+mod tests;

@@ -22,6 +22,17 @@ pub(crate) struct Listing {
     pub(crate) version: String,
 }
 
+/// What a follower tells.
+#[derive(Debug)]
+pub(crate) enum News {
+    /// Something happened to a resource.
+    Event(Event),
+    /// The controller is away; the follower goes on trying.
+    Away(ClientError),
+    /// It is back, and nothing was missed.
+    Back,
+}
+
 /// Follows the resources of a kind, through breaks and restarts, so that every change is told once.
 pub(crate) struct Follower<'a> {
     client: &'a Client,
@@ -33,6 +44,15 @@ pub(crate) struct Follower<'a> {
     known: BTreeMap<String, String>,
     /// What was found in a new list, and is to be told.
     found: Vec<Event>,
+    /// Whether the user was told that the controller is away.
+    is_away: bool,
+}
+
+/// A step of a follower.
+enum Step {
+    Opened,
+    Event(Event),
+    Ended,
 }
 
 // === impl Client ===
@@ -84,63 +104,77 @@ impl<'a> Follower<'a> {
     ) -> Self {
         let known = listing.items.iter().map(|item| (name(item), version(item))).collect();
         let version = listing.version.clone();
-        Self { client, kind, selector, version, lines: None, known, found: Vec::new() }
+        let (lines, found, is_away) = (None, Vec::new(), false);
+        Self { client, kind, selector, version, lines, known, found, is_away }
     }
 
-    /// The next change. Waits for a controller that is away; only what it refuses is an error.
-    pub(crate) async fn next(&mut self) -> Result<Event, ClientError> {
+    /// What is new. Waits for a controller that is away; only what it refuses is an error.
+    pub(crate) async fn next(&mut self) -> Result<News, ClientError> {
         loop {
             if let Some(event) = self.found.pop() {
                 self.learn(&event);
-                return Ok(event);
+                return Ok(News::Event(event));
             }
-            match self.step().await {
-                Ok(Some(event)) if event.kind == EventKind::Bookmark => {
-                    self.version = version(&event.object);
+            let error = match self.step().await {
+                Ok(step) => {
+                    if let Some(event) = self.take(step).await? {
+                        return Ok(News::Event(event));
+                    }
+                    if std::mem::take(&mut self.is_away) {
+                        return Ok(News::Back);
+                    }
+                    continue;
                 }
-                Ok(Some(event)) if event.kind == EventKind::Error => {
-                    self.lines = None;
-                    self.find().await?;
-                }
-                Ok(Some(event)) => {
-                    self.version = version(&event.object);
-                    self.learn(&event);
-                    return Ok(event);
-                }
-                Ok(None) => self.lines = None,
-                Err(error) if error.refusal().is_some_and(|r| r.status == GONE) => {
-                    self.find().await?;
-                }
-                Err(error) if error.refusal().is_some_and(|r| r.status != 503) => {
-                    return Err(error);
-                }
-                Err(error @ (ClientError::Certificate { .. } | ClientError::Answer { .. })) => {
-                    return Err(error);
-                }
-                Err(_) => {
-                    self.lines = None;
-                    tokio::time::sleep(PAUSE).await;
-                }
+                Err(error) => error,
+            };
+            self.lines = None;
+            if error.refusal().is_some_and(|refusal| refusal.status == GONE) {
+                self.find().await?;
+            } else if !error.is_absence() {
+                return Err(error);
+            } else if !std::mem::replace(&mut self.is_away, true) {
+                return Ok(News::Away(error));
+            } else {
+                tokio::time::sleep(PAUSE).await;
             }
         }
     }
 
-    /// One line of the stream, which is opened if it is not; none at its end.
-    async fn step(&mut self) -> Result<Option<Event>, ClientError> {
-        if self.lines.is_none() {
-            let path = format!(
-                "/{}?watch=true&resourceVersion={}{}",
-                self.kind.plural(),
-                escaped(&self.version),
-                selecting(self.selector)
-            );
-            let body = self.client.stream(&path).await?;
-            self.lines = Some(Lines::new(self.client.server().to_string(), body));
+    /// What a step brought: an event to be told, if it was one.
+    async fn take(&mut self, step: Step) -> Result<Option<Event>, ClientError> {
+        match step {
+            Step::Opened => {}
+            Step::Ended => self.lines = None,
+            Step::Event(Event { kind: EventKind::Bookmark, object }) => {
+                self.version = version(&object);
+            }
+            Step::Event(Event { kind: EventKind::Error, .. }) => {
+                self.lines = None;
+                self.find().await?;
+            }
+            Step::Event(event) => {
+                self.version = version(&event.object);
+                self.learn(&event);
+                return Ok(Some(event));
+            }
         }
-        match &mut self.lines {
-            Some(lines) => lines.next().await,
-            None => Ok(None),
+        Ok(None)
+    }
+
+    /// Opens the stream, or reads a line of it.
+    async fn step(&mut self) -> Result<Step, ClientError> {
+        if let Some(lines) = &mut self.lines {
+            return Ok(lines.next().await?.map_or(Step::Ended, Step::Event));
         }
+        let path = format!(
+            "/{}?watch=true&resourceVersion={}{}",
+            self.kind.plural(),
+            escaped(&self.version),
+            selecting(self.selector)
+        );
+        let body = self.client.stream(&path).await?;
+        self.lines = Some(Lines::new(self.client.server().to_string(), body));
+        Ok(Step::Opened)
     }
 
     /// Compares a new list with what was told, since the history between is gone.

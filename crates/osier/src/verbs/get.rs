@@ -2,7 +2,7 @@
 
 use super::asking;
 use crate::client::answers::{Event, EventKind};
-use crate::client::{Client, Connection, Follower, Listing};
+use crate::client::{Client, Connection, Follower, Listing, News};
 use crate::kinds;
 use crate::render::paint::Paint;
 use crate::render::table::{self, Table};
@@ -95,9 +95,14 @@ pub(super) async fn follow(
     printer: &mut Printer,
 ) -> anyhow::Result<()> {
     loop {
-        let event = follower.next().await?;
-        if is_meant(names, &event.object) {
-            printer.print_event(&event)?;
+        match follower.next().await? {
+            News::Event(event) if is_meant(names, &event.object) => printer.print_event(&event)?,
+            News::Event(_) => {}
+            News::Away(error) => {
+                let error = anyhow::Error::new(error);
+                writeln!(io::stderr(), "osier: {error:#}; waiting for it")?;
+            }
+            News::Back => writeln!(io::stderr(), "osier: it is back")?,
         }
     }
 }

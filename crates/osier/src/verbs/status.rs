@@ -76,7 +76,7 @@ async fn watch(client: &Client, output: Output) -> anyhow::Result<ExitCode> {
                 }
             },
             // What is refused stays refused; who is away may come back.
-            Err(error) if !is_passing(&error) => return Err(error),
+            Err(error) if !is_absence(&error) => return Err(error),
             Err(error) => format!("✗ {error:#}\n"),
         };
         if text != shown {
@@ -90,11 +90,6 @@ async fn watch(client: &Client, output: Output) -> anyhow::Result<ExitCode> {
     }
 }
 
-fn is_passing(error: &anyhow::Error) -> bool {
-    use ClientError as E;
-    let error = error.downcast_ref::<E>();
-    error.is_some_and(|error| {
-        matches!(error, E::Connect { .. } | E::Timeout { .. } | E::Broken { .. })
-            || error.refusal().is_some_and(|refusal| matches!(refusal.status, 429 | 503))
-    })
+fn is_absence(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<ClientError>().is_some_and(ClientError::is_absence)
 }
