@@ -137,6 +137,7 @@ struct File {
 #[serde(deny_unknown_fields)]
 struct FileController {
     address: FileAddress,
+    #[serde(alias = "token-file")]
     token_file: Option<PathBuf>,
 }
 

@@ -14,15 +14,21 @@ use std::panic::resume_unwind;
 use std::process::{Command, Output, Stdio};
 use std::thread;
 
-/// Becomes a command inside a pod, or a node. Returns only if that fails.
+/// What the controller's place is called.
+const CONTROLLER: &str = "controller";
+
+/// Becomes a command inside a pod, a node or the controller's machine. Returns only if that fails.
 ///
-/// In a node, Open vSwitch's tools find the node's switch. What still runs when the lab goes down is
+/// In a node, Open vSwitch's tools find the node's switch, and where the controller is `osier` finds
+/// it. What still runs when the lab goes down is
 /// ended with it.
 pub fn exec(layout: &Layout, place: &str, command: &[OsString]) -> LabError {
-    let (netns, switch) = match (layout.pod(place), layout.node(place)) {
-        (Some(pod), _) => (&pod.netns, None),
-        (None, Some(node)) => (&node.netns, Some(&node.dir)),
-        (None, None) => return no_such_place(layout, place),
+    let controller = layout.controller.as_ref().filter(|_| place == CONTROLLER);
+    let (netns, switch) = match (layout.pod(place), layout.node(place), controller) {
+        (Some(pod), ..) => (&pod.netns, None),
+        (None, Some(node), _) => (&node.netns, Some(&node.dir)),
+        (None, None, Some(controller)) => (&controller.netns, None),
+        (None, None, None) => return no_such_place(layout, place),
     };
     let Some((program, args)) = command.split_first() else {
         return LabError::Exec {
@@ -37,6 +43,9 @@ pub fn exec(layout: &Layout, place: &str, command: &[OsString]) -> LabError {
             command.env(variable, dir);
         }
     }
+    if let Some(controller) = controller {
+        command.envs(controller.environment());
+    }
     let source = match enter(netns) {
         Ok(()) => command.exec(),
         Err(e) => e,
@@ -46,7 +55,9 @@ pub fn exec(layout: &Layout, place: &str, command: &[OsString]) -> LabError {
 
 fn no_such_place(layout: &Layout, wanted: &str) -> LabError {
     let pods = layout.pods.iter().map(|pod| pod.name.as_str());
-    let places: Vec<&str> = pods.chain(layout.nodes.iter().map(|n| n.name.as_str())).collect();
+    let controller = layout.controller.iter().map(|_| CONTROLLER);
+    let nodes = layout.nodes.iter().map(|n| n.name.as_str());
+    let places: Vec<&str> = pods.chain(nodes).chain(controller).collect();
     let (lab, wanted) = (layout.spec.name.clone(), wanted.to_owned());
     LabError::NoSuchPlace { lab, wanted, known: places.join(", ") }
 }

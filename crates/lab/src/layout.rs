@@ -17,10 +17,26 @@ pub struct Layout {
     pub dir: PathBuf,
     /// The process that keeps it.
     pub keeper: u32,
+    /// Its controller, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub controller: Option<ControllerLayout>,
     /// Its nodes.
     pub nodes: Vec<NodeLayout>,
     /// Its pods.
     pub pods: Vec<PodLayout>,
+}
+
+/// A controller.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ControllerLayout {
+    /// Its namespace, as `ip netns` knows it.
+    pub netns: String,
+    /// Its address in the underlay.
+    pub address: IpAddr,
+    /// Its directory, which also holds a credential.
+    pub dir: PathBuf,
+    /// Where its API is, seen from its namespace.
+    pub server: String,
 }
 
 /// A node.
@@ -49,6 +65,20 @@ pub struct PodLayout {
     pub netns: String,
     /// Its addresses.
     pub addresses: Vec<IpAddr>,
+}
+
+// === impl ControllerLayout ===
+
+impl ControllerLayout {
+    /// What the command line needs to find it, from its namespace.
+    pub fn environment(&self) -> [(String, String); 3] {
+        let file = |name: &str| self.dir.join(name).display().to_string();
+        [
+            ("OSIER_SERVER".to_owned(), self.server.clone()),
+            ("OSIER_CA".to_owned(), file("ca.pem")),
+            ("OSIER_CREDENTIAL_FILE".to_owned(), file("credential")),
+        ]
+    }
 }
 
 // === impl Layout ===

@@ -10,6 +10,7 @@
 //! `osier-cni`, and looks.
 
 pub mod client;
+mod controller;
 pub mod enter;
 mod error;
 mod health;
@@ -27,7 +28,7 @@ mod view;
 
 pub use error::LabError;
 pub use health::{Health, NodeHealth, PodHealth, Report};
-pub use layout::{Layout, NodeLayout, PodLayout};
+pub use layout::{ControllerLayout, Layout, NodeLayout, PodLayout};
 pub use ping::{Matrix, Probe, ping_all};
 pub use playground::Playground;
 pub use programs::Programs;

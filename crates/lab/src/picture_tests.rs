@@ -26,10 +26,13 @@ fn layout() -> Layout {
             pods: 3,
             family: PodFamily::Dual,
             tunnel: TunnelKind::Geneve,
+            controller: false,
+            apply: None,
         },
         id: "osier-abcdef".to_owned(),
         dir: "/tmp/osier-abcdef".into(),
         keeper: 1,
+        controller: None,
         nodes: vec![node(1), node(2)],
         pods: vec![pod(1, 1, 2), pod(2, 2, 2), pod(3, 1, 3)],
     }

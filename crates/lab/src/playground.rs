@@ -1,5 +1,6 @@
 //! A whole lab, as a guard: nodes, agents, pods. It goes when its owner drops it or dies.
 
+use crate::controller::Controller;
 use crate::error::LabError;
 use crate::health::{self, Health, NodeHealth, PodHealth, Report};
 use crate::layout::{Layout, NodeLayout, PodLayout};
@@ -28,6 +29,7 @@ const LOG_LINES: usize = 10;
 pub struct Playground {
     pods: Vec<Pod>,
     agents: Vec<Process>,
+    controller: Option<Controller>,
     fabric: Fabric,
     spec: LabSpec,
     programs: Programs,
@@ -37,7 +39,8 @@ pub struct Playground {
 impl Playground {
     /// How many steps [`Self::build`] tells of.
     pub fn steps(spec: &LabSpec) -> u16 {
-        2 + 2 * u16::from(spec.nodes) + spec.pods
+        let controller = u16::from(spec.controller) + u16::from(spec.apply.is_some());
+        2 + controller + 2 * u16::from(spec.nodes) + spec.pods
     }
 
     /// Makes all of it in an empty lab, and tells each step before it is taken.
@@ -50,7 +53,8 @@ impl Playground {
         step("underlay".to_owned());
         let fabric = Fabric::new(&lab, spec.family.underlay(), 0)?;
         let (pods, agents, spec) = (Vec::new(), Vec::new(), spec.clone());
-        let mut playground = Self { pods, agents, fabric, spec, programs, lab };
+        let controller = None;
+        let mut playground = Self { pods, agents, controller, fabric, spec, programs, lab };
         for n in 1..=playground.spec.nodes {
             step(format!("n{n}: switch"));
             let node = playground.fabric.add_node()?;
@@ -61,6 +65,10 @@ impl Playground {
                 source,
             })?;
         }
+        if playground.spec.controller {
+            step("controller".to_owned());
+            playground.start_controller()?;
+        }
         playground.start_agents(&mut step)?;
         step("nodes meet".to_owned());
         playground.introduce_nodes()?;
@@ -69,8 +77,12 @@ impl Playground {
             let node = &playground.fabric.nodes()[index];
             let name = format!("pod{}", pod + 1);
             step(format!("{name} on {}", node.name()));
-            let pod = Pod::attach(&playground.programs.plugin, &name, index, node)?;
+            let pod = Pod::attach(&playground.programs.plugin, "default", &name, index, node)?;
             playground.pods.push(pod);
+        }
+        if let Some(file) = playground.spec.apply.clone() {
+            step(format!("pods of {}", file.display()));
+            playground.apply(&file)?;
         }
         Ok(playground)
     }
@@ -96,6 +108,7 @@ impl Playground {
             addresses: pod.addresses(),
         };
         let mut layout = empty_layout(&self.lab, &self.spec);
+        layout.controller = self.controller.as_ref().map(Controller::layout);
         layout.nodes = (1..).zip(self.fabric.nodes()).map(node).collect();
         layout.pods = self.pods.iter().map(pod).collect();
         layout
@@ -138,14 +151,50 @@ impl Playground {
         Ok(())
     }
 
+    fn start_controller(&mut self) -> Result<(), LabError> {
+        let controller = Controller::start(&self.lab, &self.fabric, &self.spec, &self.programs)?;
+        let addresses: Vec<IpAddr> = self.fabric.nodes().iter().map(Node::underlay).collect();
+        controller.tell(&self.spec, &addresses)?;
+        self.controller = Some(controller);
+        Ok(())
+    }
+
+    /// Tells the controller of a file, and makes a pod of each port that it has then.
+    fn apply(&mut self, file: &Path) -> Result<(), LabError> {
+        let Some(controller) = &self.controller else { return Ok(()) };
+        controller.apply(file)?;
+        for (name, node) in controller.ports()? {
+            let found = self.fabric.nodes().iter().position(|other| other.name() == node);
+            // A pod's first interface; others are no pods of their own.
+            let pod = name.split_once(':').filter(|(_, pod)| !pod.contains(':'));
+            let (Some(index), Some((namespace, pod))) = (found, pod) else { continue };
+            if namespace == "default" {
+                continue;
+            }
+            let node = &self.fabric.nodes()[index];
+            let plugin = &self.programs.plugin;
+            // The port is in the node's view a moment after the controller has it.
+            let attached = wait_until("the pod's network", PATIENCE, || {
+                Pod::attach(plugin, namespace, pod, index, node).map_err(|error| error.to_string())
+            })?;
+            self.pods.push(attached);
+        }
+        Ok(())
+    }
+
     /// All are started, then all are waited for: they need not wait for one another.
     fn start_agents(&mut self, step: &mut impl FnMut(String)) -> Result<(), LabError> {
         let addresses: Vec<IpAddr> = self.fabric.nodes().iter().map(Node::underlay).collect();
         let view = view::view(&self.spec, &addresses);
         for node in self.fabric.nodes() {
             let dir = node.ovs().dir();
-            let config = view::agent_config(node.name(), dir);
-            write(&dir.join("view.yaml"), &view)?;
+            let mut config = view::agent_config(node.name(), dir);
+            if let Some(controller) = &self.controller {
+                config += &view::with_controller(&controller.agents_address(), dir);
+                write(&dir.join("token"), &controller.token(node)?)?;
+            } else {
+                write(&dir.join("view.yaml"), &view)?;
+            }
             let path = write(&dir.join("agent.toml"), &config)?;
             let osier = self.programs.osier.display().to_string();
             let agent = node.netns().command(&osier).args(["agent", "--config"]).arg(path);
@@ -166,6 +215,7 @@ pub(crate) fn empty_layout(lab: &Lab, spec: &LabSpec) -> Layout {
         id: lab.id().to_owned(),
         dir: lab.dir().to_owned(),
         keeper: std::process::id(),
+        controller: None,
         nodes: Vec::new(),
         pods: Vec::new(),
     }

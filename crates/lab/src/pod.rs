@@ -13,6 +13,8 @@ use std::path::{Path, PathBuf};
 #[derive(Debug)]
 pub(crate) struct Pod {
     pub(crate) name: String,
+    /// What the cluster knows it by: its namespace, and its name there.
+    known_as: (String, String),
     /// The index of its node.
     pub(crate) node: usize,
     pub(crate) netns: Netns,
@@ -24,12 +26,18 @@ impl Pod {
     /// Makes a pod on a node.
     pub(crate) fn attach(
         plugin: &Path,
+        namespace: &str,
         name: &str,
         index: usize,
         node: &Node,
     ) -> Result<Self, LabError> {
-        let netns = node.netns().lab().netns(name)?;
-        let mut pod = Self { name: name.to_owned(), node: index, netns, result: Value::Null };
+        let known_as = (namespace.to_owned(), name.to_owned());
+        let name = match namespace {
+            "default" => name.to_owned(),
+            _ => format!("{namespace}-{name}"),
+        };
+        let netns = node.netns().lab().netns(&name)?;
+        let mut pod = Self { name, known_as, node: index, netns, result: Value::Null };
         pod.result = pod.call(plugin, "ADD", node)?;
         if pod.addresses().is_empty() {
             let (pod, said) = (pod.name.clone(), format!("there is no address in {}", pod.result));
@@ -60,7 +68,8 @@ impl Pod {
         if !self.result.is_null() {
             config["prevResult"] = self.result.clone();
         }
-        let args = format!("IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME={}", self.name);
+        let (namespace, name) = &self.known_as;
+        let args = format!("IgnoreUnknown=1;K8S_POD_NAMESPACE={namespace};K8S_POD_NAME={name}");
         let output = node
             .netns()
             .command(&plugin.display().to_string())

@@ -77,6 +77,12 @@ pub struct LabSpec {
     pub family: PodFamily,
     /// How packets travel between nodes.
     pub tunnel: TunnelKind,
+    /// Whether nodes hear of the cluster from a controller, and not from a file.
+    #[serde(default)]
+    pub controller: bool,
+    /// What the controller is told, as `osier apply -f` reads it; its ports become pods.
+    #[serde(default)]
+    pub apply: Option<std::path::PathBuf>,
 }
 
 // === impl LabName ===
@@ -257,6 +263,8 @@ mod tests {
             pods,
             family: PodFamily::Dual,
             tunnel: TunnelKind::Geneve,
+            controller: false,
+            apply: None,
         };
         assert_eq!(spec(3, 4).validate(), Ok(()));
         assert_eq!(spec(1, 0).validate(), Ok(()));

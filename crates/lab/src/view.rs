@@ -51,6 +51,30 @@ pub(crate) fn view(spec: &LabSpec, nodes: &[IpAddr]) -> String {
     text
 }
 
+/// The same, as a controller is told.
+pub(crate) fn resources(spec: &LabSpec, nodes: &[IpAddr]) -> String {
+    let tunnel = match spec.tunnel {
+        TunnelKind::Geneve => "geneve",
+        TunnelKind::Vxlan => "vxlan",
+    };
+    let resource = |kind: &str, name: &str, spec: &str| {
+        format!(
+            "---\napiVersion: osier.dev/v1alpha1\nkind: {kind}\nmetadata: {{ name: {name} }}\n\
+             spec: {{ {spec} }}\n"
+        )
+    };
+    let fabric = format!("tunnel: {tunnel}, cluster: {}", list(&cluster(spec.family)));
+    let mut text = resource("Fabric", "default", &fabric);
+    text += &resource("Router", "default", "vrf: 0");
+    text += &resource("Network", "pods", "vni: 1, router: default, reach: routed");
+    for (n, address) in (1..).zip(nodes) {
+        let blocks = list(&blocks(spec.family, n));
+        let node = format!("tunnel: \"{address}\", addresses: [\"{address}\"], blocks: {blocks}");
+        text += &resource("Node", &format!("n{n}"), &node);
+    }
+    text
+}
+
 fn list(prefixes: &[IpNet]) -> String {
     let quoted: Vec<String> = prefixes.iter().map(|prefix| format!("\"{prefix}\"")).collect();
     format!("[{}]", quoted.join(", "))
@@ -62,6 +86,15 @@ pub(crate) fn agent_config(node: &str, dir: &Path) -> String {
     format!(
         "node = '{node}'\ndatapath = 'netdev'\novsdb = '{dir}/db.sock'\novs_run_dir = '{dir}'\n\
          cni_socket = '{dir}/cni.sock'\nstate_dir = '{dir}'\nview = '{dir}/view.yaml'\n"
+    )
+}
+
+/// The part of it that names a controller.
+pub(crate) fn with_controller(address: &str, dir: &Path) -> String {
+    let dir = dir.display();
+    format!(
+        "cni_config = '{dir}/10-osier.conflist'\n\
+         [controller]\naddress = '{address}'\ntoken_file = '{dir}/token'\n"
     )
 }
 
@@ -78,6 +111,8 @@ mod tests {
             pods: 0,
             family: PodFamily::Dual,
             tunnel: TunnelKind::Vxlan,
+            controller: false,
+            apply: None,
         };
         let nodes = [[198, 51, 100, 1].into(), [198, 51, 100, 2].into()];
         let text = view(&spec, &nodes);

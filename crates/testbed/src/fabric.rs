@@ -65,6 +65,9 @@ pub struct Fabric {
 }
 
 impl Fabric {
+    /// The bridge of the segment, in its namespace.
+    pub const SEGMENT: &str = SEGMENT;
+
     /// Joins `size` nodes by an underlay with an MTU of 1500.
     pub fn new(lab: &Lab, family: Family, size: u8) -> Result<Self, FabricError> {
         Self::with_mtu(lab, family, size, 1500)

@@ -128,6 +128,8 @@ fn a_playground_is_a_library() {
         pods: 2,
         family: PodFamily::Dual,
         tunnel: TunnelKind::Geneve,
+        controller: false,
+        apply: None,
     };
     let lab = Lab::new().unwrap();
     let mut steps = Vec::new();

@@ -85,7 +85,8 @@ struct Which {
 Examples:
   osier lab up                                  # three nodes, four pods, both families
   osier lab up --nodes 1 --pods 2 --name small  # another one beside it
-  osier lab up --family ipv6 --tunnel vxlan")]
+  osier lab up --family ipv6 --tunnel vxlan
+  osier lab up --controller                     # then: osier lab exec controller -- osier status")]
 struct Up {
     /// How many nodes
     #[arg(long, default_value_t = 3, value_parser = nodes)]
@@ -99,6 +100,12 @@ struct Up {
     /// How packets travel between nodes
     #[arg(long, default_value = "geneve", value_parser = words::<TunnelKind>(&TunnelKind::WORDS))]
     tunnel: TunnelKind,
+    /// Run a controller as well: nodes join it, and hear of the cluster from it
+    #[arg(long)]
+    controller: bool,
+    /// Tell the controller of this file, and make a pod of each port in it
+    #[arg(long, value_name = "FILE")]
+    apply: Option<std::path::PathBuf>,
     /// The lab's name
     #[arg(long, default_value_t = LabName::default_name())]
     name: LabName,
@@ -146,7 +153,15 @@ where
 fn nodes(text: &str) -> Result<u8, String> {
     let nodes = text.parse().map_err(|_| "it is no number of nodes".to_owned())?;
     let (name, family) = (LabName::default_name(), PodFamily::Dual);
-    let spec = LabSpec { name, nodes, pods: 0, family, tunnel: TunnelKind::Geneve };
+    let spec = LabSpec {
+        name,
+        nodes,
+        pods: 0,
+        family,
+        tunnel: TunnelKind::Geneve,
+        controller: false,
+        apply: None,
+    };
     spec.validate().map(|()| nodes).map_err(|error| error.to_string())
 }
 
@@ -201,8 +216,11 @@ fn find(registry: &Registry, which: &Which) -> Result<Layout, LabError> {
 }
 
 fn up(arguments: Up) -> anyhow::Result<ExitCode> {
-    let Up { nodes, pods, family, tunnel, name } = arguments;
-    let spec = LabSpec { name, nodes, pods, family, tunnel };
+    let Up { nodes, pods, family, tunnel, name, controller, apply } = arguments;
+    // The keeper is elsewhere.
+    let apply = apply.map(std::path::absolute).transpose()?;
+    let controller = controller || apply.is_some();
+    let spec = LabSpec { name, nodes, pods, family, tunnel, controller, apply };
     // Blocked before any thread is there: only the one that waits for them hears them.
     let signals: SigSet = [Signal::SIGINT, Signal::SIGTERM].into_iter().collect();
     signals.thread_block()?;
