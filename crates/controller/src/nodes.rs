@@ -199,14 +199,14 @@ impl Nodes {
             (false, false) => "NotConnected",
         };
         status.conditions = vec![
-            condition("Connected", report.connected, connected, String::new(), report.since),
             condition(
-                "Converged",
+                "Ready",
                 report.converged,
                 converged,
                 report.differs.join("; "),
                 report.converged_since,
             ),
+            condition("Connected", report.connected, connected, String::new(), report.since),
         ];
         if report.paused {
             let said = "reconciling is paused".to_owned();

@@ -42,7 +42,10 @@ fn a_node_joins_follows_and_outlives_the_controller() {
         (status["converged"] == true).then_some(status)
     });
     assert_eq!((&status["connected"], &status["version"]), (&json!(true), &json!("test 1")));
-    assert_eq!(rig.get("/nodes/n1").expect(200)["status"]["agentVersion"], "test 1");
+    let node = rig.get("/nodes/n1").expect(200);
+    assert_eq!(node["status"]["agentVersion"], "test 1");
+    assert_eq!(node["status"]["conditions"][0]["type"], "Ready");
+    assert_eq!(node["status"]["conditions"][0]["status"], "True");
 
     rig.stop();
     until("the agent to notice", || (!agent.client.state().borrow().connected).then_some(()));
