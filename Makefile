@@ -13,7 +13,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: packages ## three nodes with real switches and agents, four pods, all talking; then all gone
+demo: packages ## a controller, three nodes with real switches, pods of two namespaces; then all gone
 	$(CARGO) build --quiet --locked -p osier -p osier-cni
 	@scripts/demo $(or $(CARGO_TARGET_DIR),target)/debug/osier
 
