@@ -2,17 +2,20 @@
 //! own blocks, or the controller, in this order.
 
 use super::grant::{self, Addresses, Grant, Target};
+use super::state::Wish;
 use super::{PortError, Ports, ipam, is_first, late};
 use crate::addresses::AddressError;
 use crate::controller::PortRequest;
 use crate::desired::{Giver, PodPort};
 use crate::gateway;
+use crate::netlink::Namespace;
 use ipnet::IpNet;
 use osier_cni::config::{AttachRequest, Bandwidth, Ipam, NetworkConfig, Rate};
 use osier_cni::rpc::Request;
 use osier_compiler::DEFAULT_VNI;
 use osier_model::{Limit, Limits, Mac, Network, Port, PortKey, Reach, View};
 use std::net::IpAddr;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 use tokio::time::timeout_at;
 
@@ -95,6 +98,36 @@ impl Ports {
             self.released(&Giver::Controller, key).await;
         }
         Ok(grant?)
+    }
+
+    /// A port as it shall be, with what it was given.
+    pub(super) fn wish(
+        &self,
+        call: &AttachRequest,
+        key: &PortKey,
+        target: &Target,
+        namespace: &Namespace,
+        grant: Grant,
+    ) -> Wish {
+        let config = &call.config;
+        Wish {
+            attachment: call.attachment.clone(),
+            key: key.clone(),
+            cni_network: config.header.name.clone(),
+            network: target.network.name.clone(),
+            vni: target.network.vni.get(),
+            giver: grant.giver,
+            mac: grant.mac.or(config.runtime.mac.map(|mac| Mac(mac.0))),
+            given: grant.addresses,
+            routing: target.routing(config, is_first(key), grant.routes),
+            netns: call.netns.clone(),
+            netns_id: namespace.id(),
+            boot_id: self.0.boot_id.clone(),
+            mtu: config.mtu.unwrap_or(u16::MAX).min(self.0.mtu.load(Ordering::Relaxed)),
+            limits: limits(config.runtime.bandwidth),
+            masquerade: config.masquerade.filter(|yes| *yes != self.0.config.masquerade),
+            hairpin: config.hairpin.unwrap_or(true),
+        }
     }
 
     /// Refuses addresses that the view has with other ports of the network.

@@ -1,7 +1,9 @@
 //! Ports whose addresses come when they are there: a plugin that asks through the pod's interface
 //! needs it before it can say anything. Such a port is made without addresses, may then only ask
-//! for one, and is completed: its record, its flows, and last what the pod sees.
+//! for one, and is completed: its record, its flows, and last what the pod sees. Other limits for a
+//! port that is there come the same way.
 
+use super::give::limits;
 use super::grant::{self, Target};
 use super::{PortError, Ports, ipam};
 use crate::desired::PodPort;
@@ -13,6 +15,7 @@ use osier_model::{Mac, Reach};
 use std::sync::Arc;
 use std::time::Instant;
 use tokio::time::timeout_at;
+use tracing::info;
 
 /// Whether a plugin asks through the interface. Nothing in the specification lets it say so.
 pub(super) fn needs_interface(plugin: &str) -> bool {
@@ -64,9 +67,26 @@ impl Ports {
         let routing = target.routing(&call.config, super::is_first(&port.key), grant.routes);
         let port = self.state().complete(port, &grant.addresses, &routing, self.now())?;
         self.renew(&port, deadline).await?;
-        let interface = port.interface(self.full_checksums());
+        let interface = self.interface(&port).await;
         netlink::set_up_pod(namespace, port.host.clone(), interface).await??;
         Ok((port, grant.dns))
+    }
+
+    /// A port that is there, as fast as is asked for now.
+    pub(super) async fn limit(
+        &self,
+        call: &AttachRequest,
+        port: Arc<PodPort>,
+        deadline: Instant,
+    ) -> Result<Arc<PodPort>, PortError> {
+        let limits = limits(call.config.runtime.bandwidth);
+        if limits == port.limits {
+            return Ok(port);
+        }
+        info!(port = %port.key, ?limits, "other limits");
+        let port = self.state().replace(PodPort { limits, ..(*port).clone() });
+        self.renew(&port, deadline).await?;
+        Ok(port)
     }
 
     /// Brings a port that changed to the switch: first its record, then its flows.

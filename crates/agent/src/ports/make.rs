@@ -1,9 +1,13 @@
 //! Making a port, and taking it away.
 
 use super::locks::Locked;
-use super::{AWAY_PATIENCE, DETACH_PATIENCE, PortError, Ports};
+use super::{AWAY_PATIENCE, DETACH_PATIENCE, PortError, Ports, late};
+use crate::config::Datapath;
 use crate::desired::PodPort;
-use crate::netlink::{self, Namespace, Veth};
+use crate::netlink::{self, Namespace, PodInterface, Veth};
+use osier_cni::config::Attachment;
+use osier_cni::rpc::Request;
+use osier_compiler::Compiler;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Instant;
@@ -33,7 +37,7 @@ impl Ports {
         deadline: Instant,
     ) -> Result<(), PortError> {
         let work = async {
-            let interface = port.interface(self.full_checksums());
+            let interface = self.interface(port).await;
             let wired = async {
                 let asked = self.0.switch.add_rows(port).await?;
                 self.stage("veth", make_veth(port, namespace)).await?;
@@ -66,6 +70,34 @@ impl Ports {
         match timeout_at(deadline.into(), work).await {
             Ok(result) => result,
             Err(_) => Err(PortError::Deadline(started.elapsed())),
+        }
+    }
+
+    /// What the port's interface in the pod shall be. A router that a plugin said may be anybody on
+    /// the link: only the switch's own have an Ethernet address that is known.
+    pub(super) async fn interface(&self, port: &PodPort) -> PodInterface {
+        let mut interface = port.interface(self.0.config.datapath == Datapath::Netdev);
+        if port.giver.plugin().is_some() {
+            let own = |compiler: &Compiler| {
+                let network = compiler.view().networks().get(&port.network);
+                network.map(|network| compiler.router_addresses(network)).unwrap_or_default()
+            };
+            let own = self.0.switch.with_compiler(own).await;
+            interface.routers.retain(|router| port.in_default_network() || own.contains(router));
+        }
+        interface
+    }
+
+    /// Takes away a port of the attachment that a call is about, and gives back what it was given.
+    pub(super) async fn undo(&self, attachment: &Attachment, request: &Request, locked: Locked) {
+        let Some(port) = self.state().get(attachment) else { return };
+        let give_back = self.give_back(&port.giver, &port.key, request);
+        if port.giver.plugin().is_some_and(late::needs_interface) {
+            give_back.await;
+            self.take_away(&port, locked).await.finished().await;
+        } else {
+            self.take_away(&port, locked).await.finished().await;
+            give_back.await;
         }
     }
 

@@ -19,22 +19,21 @@ mod state;
 pub use error::PortError;
 
 use crate::addresses::Addresses;
-use crate::config::{Config, Datapath};
+use crate::config::Config;
 use crate::controller::Controller;
 use crate::desired::{PodPort, host_interface};
 use crate::firewall::Firewall;
 use crate::metrics::Metrics;
 use crate::netlink::{self, Namespace, NetlinkError};
 use crate::switch::Switch;
-use give::limits;
-use grant::{Addresses as Given, Grant, Target};
+use grant::{Addresses as Given, Target};
 use ipnet::IpNet;
 use locks::{Locked, Locks};
 use osier_cni::config::{AttachRequest, Attachment, DetachRequest, GcRequest, Ipam};
 use osier_cni::rpc::Request;
 use osier_cni::spec::{AddResult, Command};
-use osier_model::{DeviceName, InterfaceName, Mac, PortKey};
-use state::{State, Wish};
+use osier_model::{DeviceName, InterfaceName, PortKey};
+use state::State;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -191,35 +190,6 @@ impl Ports {
         Ok(port.result(if dns.is_empty() { &call.config.dns } else { &dns }))
     }
 
-    fn wish(
-        &self,
-        call: &AttachRequest,
-        key: &PortKey,
-        target: &Target,
-        namespace: &Namespace,
-        grant: Grant,
-    ) -> Wish {
-        let config = &call.config;
-        Wish {
-            attachment: call.attachment.clone(),
-            key: key.clone(),
-            cni_network: config.header.name.clone(),
-            network: target.network.name.clone(),
-            vni: target.network.vni.get(),
-            giver: grant.giver,
-            mac: grant.mac.or(config.runtime.mac.map(|mac| Mac(mac.0))),
-            given: grant.addresses,
-            routing: target.routing(config, is_first(key), grant.routes),
-            netns: call.netns.clone(),
-            netns_id: namespace.id(),
-            boot_id: self.0.boot_id.clone(),
-            mtu: config.mtu.unwrap_or(u16::MAX).min(self.0.mtu.load(Ordering::Relaxed)),
-            limits: limits(config.runtime.bandwidth),
-            masquerade: config.masquerade.filter(|yes| *yes != self.0.config.masquerade),
-            hairpin: config.hairpin.unwrap_or(true),
-        }
-    }
-
     /// Detaches a pod. What is unknown is detached already.
     pub async fn delete(&self, call: &DetachRequest, request: &Request) -> Result<(), PortError> {
         if let Ipam::Delegate(plugin) = &call.ipam
@@ -355,36 +325,6 @@ impl Ports {
         Ok(None)
     }
 
-    /// Takes away a port of the attachment that a call is about, and gives back what it was given.
-    async fn undo(&self, attachment: &Attachment, request: &Request, locked: Locked) {
-        let Some(port) = self.state().get(attachment) else { return };
-        let give_back = self.give_back(&port.giver, &port.key, request);
-        if port.giver.plugin().is_some_and(late::needs_interface) {
-            give_back.await;
-            self.take_away(&port, locked).await.finished().await;
-        } else {
-            self.take_away(&port, locked).await.finished().await;
-            give_back.await;
-        }
-    }
-
-    /// A port that is there, as fast as is asked for now.
-    async fn limit(
-        &self,
-        call: &AttachRequest,
-        port: Arc<PodPort>,
-        deadline: Instant,
-    ) -> Result<Arc<PodPort>, PortError> {
-        let limits = limits(call.config.runtime.bandwidth);
-        if limits == port.limits {
-            return Ok(port);
-        }
-        info!(port = %port.key, ?limits, "other limits");
-        let port = self.state().replace(PodPort { limits, ..(*port).clone() });
-        self.renew(&port, deadline).await?;
-        Ok(port)
-    }
-
     async fn inspect(&self, port: &PodPort) -> Result<(), PortError> {
         let damaged = |what: String| Err(PortError::Damaged(what));
         let namespace = Namespace::open(&port.netns)?;
@@ -406,10 +346,6 @@ impl Ports {
             Some(address) => damaged(format!("{name} has no {address}")),
             None => Ok(()),
         }
-    }
-
-    fn full_checksums(&self) -> bool {
-        self.0.config.datapath == Datapath::Netdev
     }
 
     fn now(&self) -> Duration {

@@ -204,6 +204,25 @@ fn another_plugin_gives_addresses_of_a_network() {
     assert!(!data.join("red-1").join("10.5.0.50").exists());
 }
 
+/// The switch has no router in this network: the pod must ask who has the address.
+#[test]
+fn a_router_that_a_plugin_says_may_be_a_pod() {
+    let (lab, fabric) = one_node();
+    let lan = "- { kind: network, name: lan, vni: 51, subnets: [{ cidr: 10.7.0.0/24 }] }\n";
+    let agent = Agent::start(&fabric.nodes()[0], &(view(&fabric, 24) + lan));
+    let mut router = Pod::new(&lab, "router", &agent).second("eth0", "lan");
+    router.config["runtimeConfig"] = json!({"ips": ["10.7.0.254"]});
+    router.add();
+    let mut pod = Pod::new(&lab, "a", &agent).second("eth0", "lan");
+    pod.config["cniVersion"] = json!("1.0.0");
+    pod.config["ipam"] = json!({"type": "static", "routes": [{"dst": "0.0.0.0/0"}],
+        "addresses": [{"address": "10.7.0.5/24", "gateway": "10.7.0.254"}]});
+    pod.add();
+    let routes = pod.netns.ip("route").unwrap();
+    assert!(routes.contains("default via 10.7.0.254"), "{routes}");
+    reaches(&pod.netns, "10.7.0.254");
+}
+
 /// A controller that knows one address, and remembers what it was told.
 #[derive(Debug, Default)]
 struct Knows {
