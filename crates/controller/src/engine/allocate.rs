@@ -5,6 +5,7 @@
 //! one that is refused, or cannot be stored, is undone from a journal ([`Allocator::rollback`]).
 //! Everything here is rebuilt from the stored resources at the start.
 
+use super::blocks::BlockSpace;
 use super::intervals::Intervals;
 use ipnet::IpNet;
 use osier_model::{AddressPool, AllocateError, Network, NetworkName, Pool, PoolName, Subnet};
@@ -94,13 +95,6 @@ struct PoolState {
 struct NetworkState {
     pools: Vec<PoolName>,
     subnets: Vec<(Subnet, AddressPool)>,
-}
-
-/// The fabric's addresses, less the nodes' blocks.
-#[derive(Debug, Clone)]
-struct BlockSpace {
-    prefix: IpNet,
-    free: Intervals,
 }
 
 enum Undo {
@@ -203,17 +197,17 @@ impl Allocator {
         for is_v4 in [true, false] {
             let mut last = None;
             for space in &mut self.blocks {
-                if space.prefix.addr().is_ipv4() != is_v4 {
+                if space.is_v4() != is_v4 {
                     continue;
                 }
-                let length = block_length(space.prefix, &self.rules);
-                match take_block(space, length) {
+                let length = space.block_length(&self.rules);
+                match space.take(length) {
                     Some(block) => {
                         last = None;
                         blocks.push(block);
                         break;
                     }
-                    None => last = Some(Exhausted::Blocks { prefix: space.prefix, length }),
+                    None => last = Some(Exhausted::Blocks { prefix: space.prefix(), length }),
                 }
             }
             if let Some(exhausted) = last {
@@ -330,15 +324,7 @@ impl Allocator {
 
     /// The fabric's prefixes are these; `blocks` are those of all nodes.
     pub(crate) fn set_cluster(&mut self, prefixes: &[IpNet], blocks: &[IpNet]) {
-        let space = |prefix: &IpNet| {
-            let (first, last) = bounds(*prefix);
-            let mut free = Intervals::new(first, last);
-            let same = |block: &&IpNet| block.addr().is_ipv4() == prefix.addr().is_ipv4();
-            for (first, last) in blocks.iter().filter(same).map(|block| bounds(*block)) {
-                free.cut(first, last);
-            }
-            BlockSpace { prefix: *prefix, free }
-        };
+        let space = |prefix: &IpNet| BlockSpace::new(*prefix, blocks);
         let blocks = prefixes.iter().map(space).collect();
         self.journal.push(Undo::Blocks(std::mem::replace(&mut self.blocks, blocks)));
     }
@@ -449,10 +435,9 @@ impl Allocator {
         match thing {
             Thing::Number(number, n) => self.numbers(*number).cut((*n).into(), (*n).into()),
             Thing::Block(block) => {
-                let (first, last) = bounds(*block);
                 let mut was_free = true;
-                for space in self.spaces(*block) {
-                    was_free &= space.free.cut(first, last);
+                for space in &mut self.blocks {
+                    was_free &= space.claim(*block);
                 }
                 was_free
             }
@@ -471,8 +456,9 @@ impl Allocator {
         match thing {
             Thing::Number(number, n) => self.numbers(*number).join((*n).into(), (*n).into()),
             Thing::Block(block) => {
-                let (first, last) = bounds(*block);
-                self.spaces(*block).for_each(|space| space.free.join(first, last));
+                for space in &mut self.blocks {
+                    space.release(*block);
+                }
             }
             Thing::Address(source, address) => {
                 let cool_down = self.rules.cool_down;
@@ -493,11 +479,6 @@ impl Allocator {
             Number::Vrf => &mut self.vrfs,
         }
     }
-
-    fn spaces(&mut self, block: IpNet) -> impl Iterator<Item = &mut BlockSpace> {
-        let is_v4 = block.addr().is_ipv4();
-        self.blocks.iter_mut().filter(move |space| space.prefix.addr().is_ipv4() == is_v4)
-    }
 }
 
 fn replace<K: std::hash::Hash + Eq, V>(
@@ -509,34 +490,4 @@ fn replace<K: std::hash::Hash + Eq, V>(
         Some(value) => map.insert(key, value),
         None => map.remove(&key),
     }
-}
-
-/// A small cluster's blocks are smaller, so that there are some.
-fn block_length(prefix: IpNet, rules: &AllocationRules) -> u8 {
-    let (usual, longest) = match prefix {
-        IpNet::V4(_) => (rules.block_v4, 28),
-        IpNet::V6(_) => (rules.block_v6, 120),
-    };
-    if prefix.prefix_len() < usual {
-        return usual;
-    }
-    prefix.prefix_len().saturating_add(4).min(longest).max(prefix.prefix_len())
-}
-
-fn take_block(space: &mut BlockSpace, length: u8) -> Option<IpNet> {
-    let bits = space.prefix.max_prefix_len() - length;
-    let start = space.free.take(1_u128.checked_shl(bits.into())?)?;
-    let address: IpAddr = match space.prefix {
-        IpNet::V4(_) => std::net::Ipv4Addr::from(u32::try_from(start).ok()?).into(),
-        IpNet::V6(_) => std::net::Ipv6Addr::from(start).into(),
-    };
-    IpNet::new(address, length).ok()
-}
-
-fn bounds(prefix: IpNet) -> (u128, u128) {
-    let number = |address: IpAddr| match address {
-        IpAddr::V4(v4) => u128::from(v4.to_bits()),
-        IpAddr::V6(v6) => v6.to_bits(),
-    };
-    (number(prefix.network()), number(prefix.broadcast()))
 }

@@ -7,6 +7,8 @@
 //! Whoever reads asks the store itself; how requests come in, and who may send them, is the API's.
 
 mod allocate;
+mod asked;
+mod blocks;
 mod intervals;
 mod prepare;
 mod staging;

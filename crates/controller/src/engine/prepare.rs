@@ -6,15 +6,11 @@ use super::allocate::Number;
 use super::staging::Staging;
 use super::write::{Effect, Operation, Outcome, Write, WriteError};
 use bytes::Bytes;
-use osier_fleet::{JoinRefused, Redemption, TokenRecord};
 use osier_model::{Change, Key as ModelKey, Mac, Node, NodeName, Object, PoolName};
-use osier_resource::{Document, Kind, Metadata, Modelled, NodeSpec, NodeStatus, Resource};
+use osier_resource::{Document, Kind, Modelled, Resource};
 use osier_store::{Key, Revision};
 use std::collections::HashSet;
 use std::net::IpAddr;
-
-/// The label of ports that agents asked for: only those go when an agent says so.
-pub(crate) const ATTACHED: &str = "osier.dev/attached";
 
 /// What tokens are kept under.
 const TOKENS: &str = "tokens/";
@@ -103,7 +99,7 @@ impl State {
     }
 
     /// Makes or replaces a resource.
-    fn put(
+    pub(super) fn put(
         &mut self,
         round: &Staging,
         draft: &mut Staging,
@@ -265,7 +261,7 @@ impl State {
         }
     }
 
-    fn delete(
+    pub(super) fn delete(
         &mut self,
         draft: &mut Staging,
         (resource, revision): (Resource, Revision),
@@ -294,88 +290,6 @@ impl State {
         Ok(outcome(Effect::Deleted, Some(resource)))
     }
 
-    async fn attach(
-        &mut self,
-        round: &Staging,
-        draft: &mut Staging,
-        mut wanted: Resource,
-    ) -> Result<Outcome, WriteError> {
-        let Some((resource, revision)) = self.current(Kind::Port, wanted.name()).await? else {
-            wanted.metadata_mut().labels.insert(ATTACHED.to_owned(), "true".to_owned());
-            return self.put(round, draft, None, wanted);
-        };
-        let (Resource::Port(is), Resource::Port(wants)) = (&resource, &wanted) else {
-            return self.put(round, draft, Some((resource, revision)), wanted);
-        };
-        let elsewhere = |owner: String| {
-            Err(WriteError::PortElsewhere { port: wanted.name().to_owned(), owner })
-        };
-        match () {
-            () if is.spec.node != wants.spec.node => elsewhere(format!("node {}", is.spec.node)),
-            () if is.spec.network != wants.spec.network => {
-                elsewhere(format!("network {}", is.spec.network))
-            }
-            () => Ok(outcome(Effect::Unchanged, Some(resource))),
-        }
-    }
-
-    async fn detach(
-        &mut self,
-        draft: &mut Staging,
-        name: &str,
-        node: &NodeName,
-    ) -> Result<Outcome, WriteError> {
-        let Some(current) = self.current(Kind::Port, name).await? else {
-            return Ok(outcome(Effect::Unchanged, None));
-        };
-        // A port that a user made stays, and so do its addresses: they are the next pod's.
-        let is_made = current.0.metadata().labels.contains_key(ATTACHED);
-        let is_there = matches!(&current.0, Resource::Port(port) if port.spec.node == *node);
-        match (is_made, is_there) {
-            (true, true) => self.delete(draft, current),
-            (false, true) | (_, false) => Ok(outcome(Effect::Unchanged, Some(current.0))),
-        }
-    }
-
-    async fn redeem(
-        &mut self,
-        round: &Staging,
-        draft: &mut Staging,
-        by: &Redemption,
-    ) -> Result<Outcome, WriteError> {
-        let refused = WriteError::Join;
-        let token = token_key(&by.node)?;
-        let entry = self.store.get(&token).await.map_err(WriteError::Store)?;
-        let entry = entry.ok_or_else(|| refused(JoinRefused::NoToken(by.node.clone())))?;
-        let damaged = |e: serde_json::Error| JoinRefused::Store(by.node.clone(), e.to_string());
-        let mut record: TokenRecord =
-            serde_json::from_slice(&entry.value).map_err(|e| refused(damaged(e)))?;
-        record.redeem(by).map_err(refused)?;
-        let record = serde_json::to_vec(&record).map_err(|e| refused(damaged(e)))?;
-        if entry.value != record.as_slice() {
-            draft.document(token, Some(entry.modified), Some(record.into()));
-        }
-        let current = self.current(Kind::Node, by.node.as_str()).await?;
-        let wanted = match &current {
-            Some((resource, _)) => resource.clone(),
-            None => Resource::Node(Document {
-                metadata: Metadata::named(by.node.as_str()),
-                spec: NodeSpec {
-                    tunnel: by.address,
-                    addresses: vec![by.address],
-                    blocks: Vec::new(),
-                },
-                status: NodeStatus::default(),
-            }),
-        };
-        let mut outcome = self.put(round, draft, current, wanted)?;
-        let model = outcome.resource.as_ref().and_then(|resource| resource.to_model().ok());
-        if let Some(Modelled::Object(Object::Node(node))) = model {
-            outcome.joined = Some(node);
-        }
-        Ok(outcome)
-    }
-
     async fn keep(
         &mut self,
         draft: &mut Staging,
@@ -401,7 +315,7 @@ impl State {
         self.current(kind, name).await?.ok_or_else(not_found)
     }
 
-    async fn current(&self, kind: Kind, name: &str) -> Result<Current, WriteError> {
+    pub(super) async fn current(&self, kind: Kind, name: &str) -> Result<Current, WriteError> {
         // The model is in memory: what is new need not be looked for on the disk.
         let is_new = match kind {
             Kind::Fabric | Kind::Pool => false,
@@ -458,7 +372,7 @@ impl State {
     }
 }
 
-fn outcome(effect: Effect, resource: Option<Resource>) -> Outcome {
+pub(super) fn outcome(effect: Effect, resource: Option<Resource>) -> Outcome {
     Outcome { effect, resource, joined: None }
 }
 
