@@ -11,7 +11,14 @@ use std::process::Command;
 const MAY_USE: &[(&str, &[&str])] = &[
     (
         "osier",
-        &["osier-agent", "osier-controller", "osier-lab", "osier-resource", "osier-store"],
+        &[
+            "osier-agent",
+            "osier-compiler",
+            "osier-controller",
+            "osier-lab",
+            "osier-resource",
+            "osier-store",
+        ],
     ),
     (
         "osier-agent",

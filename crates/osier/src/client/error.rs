@@ -81,6 +81,9 @@ pub(crate) struct Refusal {
     /// Seconds until one may ask again.
     #[serde(skip)]
     pub(crate) retry_after: Option<u64>,
+    /// Whether it is a change that was refused.
+    #[serde(skip)]
+    pub(crate) is_change: bool,
 }
 
 /// One thing that is wrong.
@@ -254,7 +257,7 @@ impl Refusal {
                  your change there, and apply it again."
             }
             410 => "Begin again: what happened since then is no longer kept.",
-            400 | 409 | 413 | 422 => "Nothing was changed.",
+            400 | 409 | 413 | 422 if self.is_change => "Nothing was changed.",
             429 => "Too many requests at once: wait a little.",
             503 => "Try again a little later; `osier status` tells who is away.",
             507 => "Its disk is full. Nothing was changed; nodes go on working.",
@@ -313,6 +316,7 @@ mod tests {
             message: "Network blue: spec.vni: 7 is taken".to_owned(),
             details: vec![detail("spec.vni", "7 is taken")],
             status: 409,
+            is_change: true,
             ..Refusal::default()
         };
         assert_eq!(refusal.to_string(), "Network blue: spec.vni: 7 is taken");

@@ -87,7 +87,7 @@ impl Client {
         }
     }
 
-    /// Sends something below the base, once.
+    /// Sends a question below the base, once.
     pub(crate) async fn post<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -95,6 +95,20 @@ impl Client {
     ) -> Result<T, ClientError> {
         let answer = self.ask(Method::POST, &format!("{BASE}{path}"), Some(body)).await?;
         self.understand(if answer.is_empty() { b"null" } else { &answer })
+    }
+
+    /// Sends a change below the base, once.
+    pub(crate) async fn change<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &Value,
+    ) -> Result<T, ClientError> {
+        self.post(path, body).await.map_err(|mut error| {
+            if let Some(refusal) = error.refusal_mut() {
+                refusal.is_change = true;
+            }
+            error
+        })
     }
 
     /// Opens a stream of something below the base.

@@ -1,5 +1,6 @@
 //! The way of a packet: a box of tables for each switch, the wire between them, and the end.
 
+use super::decision::{decision, purpose};
 use super::paint::{Paint, Tone};
 use super::table::{Cell, Table};
 use crate::client::answers::{Hop, Trace};
@@ -53,17 +54,23 @@ fn draw_hop(text: &mut String, hop: &Hop, depth: Depth, paint: Paint) {
     let _ = writeln!(text, "● {head}{summary}");
     let mut table = Table::bare();
     for visit in &hop.tables {
-        let flow = visit.flow.as_deref().unwrap_or("no flow matches");
-        let words = if visit.note.is_empty() { flow } else { &visit.note };
-        let owner = visit.owner.as_deref().filter(|owner| !owner.is_empty());
-        let owner = owner.map(|owner| format!(" ({owner})")).unwrap_or_default();
         let number = Cell::toned(Tone::Faint, format!("{:>3}", visit.table));
-        table.push([number, visit.name.as_str().into(), format!("{words}{owner}").into()]);
-        if depth >= Depth::Flows && !visit.note.is_empty() {
-            table.push([Cell::from(""), "".into(), Cell::toned(Tone::Faint, flow)]);
+        let decided = match &visit.flow {
+            Some(_) => decision(visit.owner.as_deref(), &visit.note),
+            None => "no flow matches".to_owned(),
+        };
+        let purpose = Cell::toned(Tone::Faint, purpose(&visit.name));
+        table.push([number, visit.name.as_str().into(), purpose, decided.into()]);
+    }
+    for (line, visit) in table.draw("  │ ", paint).lines().zip(&hop.tables) {
+        let _ = writeln!(text, "{line}");
+        if depth >= Depth::Flows {
+            let flow = visit.flow.as_deref().unwrap_or_default();
+            for line in [flow, &visit.note].into_iter().filter(|line| !line.is_empty()) {
+                let _ = writeln!(text, "  │        {}", paint.tone(Tone::Faint, line));
+            }
         }
     }
-    text.push_str(&table.draw("  │ ", paint));
     if depth == Depth::Raw {
         for line in hop.raw.lines() {
             let _ = writeln!(text, "  ┊ {}", paint.tone(Tone::Faint, line));
@@ -94,13 +101,13 @@ mod tests {
     use serde_json::{Value, json};
 
     fn visit(table: u8, name: &str, note: &str, owner: &str) -> Value {
-        json!({"table": table, "name": name, "note": note, "owner": owner, "flow": format!("table={table},ip")})
+        json!({"table": table, "name": name, "note": note, "owner": owner, "flow": format!("ip,reg1={table}")})
     }
 
     fn first_hop() -> Value {
-        json!({"node": "n1", "summary": "from shop:web (10.0.0.5)", "tables": [
-            visit(0, "classify", "it comes from the port of shop:web", ""),
-            visit(20, "route", "to 10.0.0.0/24 by router shop", "router shop"),
+        json!({"node": "n1", "summary": "2 tables, then the tunnel", "tables": [
+            visit(0, "ingress", "set_field:0x1/0xf->reg0; goto_table:21", "port shop:web"),
+            visit(21, "route", "set_field:192.0.2.2->tun_dst; goto_table:220", "node n2"),
         ], "output": "through the tunnel to node n2", "raw": "bridge(\"br-int\")\n 0. ip"})
     }
 
@@ -110,8 +117,8 @@ mod tests {
             "verdict": "delivered", "reason": "it reaches port shop:db on node n2", "hops": [
             first_hop(),
             {"node": "n2", "tables": [
-                visit(30, "deliver", "", ""),
-                {"table": 40, "name": "output", "flow": null, "owner": null, "note": ""},
+                visit(36, "tunnel-in", "resubmit(,21)", "network blue"),
+                {"table": 99, "name": "newer", "flow": null, "owner": null, "note": ""},
             ], "output": "to port shop:db"},
         ]}))
         .unwrap();
@@ -119,13 +126,13 @@ mod tests {
 shop:web → shop:db, tcp 5432
 
 ● n1
-  │   0  classify  it comes from the port of shop:web
-  │  20  route     to 10.0.0.0/24 by router shop (router shop)
+  │   0  ingress  where a packet comes from  port shop:web
+  │  21  route    where to, by address       node n2: through the tunnel to 192.0.2.2
   ╰─▶ through the tunnel to node n2
   │
 ● n2
-  │  30  deliver  table=30,ip
-  │  40  output   no flow matches
+  │  36  tunnel-in  what came through the tunnel, by its key  network blue
+  │  99  newer                                                no flow matches
   ╰─▶ ✓ delivered: it reaches port shop:db on node n2
 ";
         assert_eq!(draw("shop:web → shop:db, tcp 5432", &trace, Depth::Words, Paint::OFF), said);
@@ -143,10 +150,12 @@ shop:web → shop:db, tcp 5432
 a → b, icmp
 
 ● n1
-  │   0  classify  it comes from the port of shop:web
-  │                table=0,ip
-  │  20  route     to 10.0.0.0/24 by router shop (router shop)
-  │                table=20,ip
+  │   0  ingress  where a packet comes from  port shop:web
+  │        ip,reg1=0
+  │        set_field:0x1/0xf->reg0; goto_table:21
+  │  21  route    where to, by address       node n2: through the tunnel to 192.0.2.2
+  │        ip,reg1=21
+  │        set_field:192.0.2.2->tun_dst; goto_table:220
   ┊ bridge(\"br-int\")
   ┊  0. ip
   ╳ ✗ dropped on node n1 in table 20 (route): no way there

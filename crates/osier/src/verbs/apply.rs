@@ -48,7 +48,7 @@ const NOTHING_CHANGED: &str = "nothing was changed";
 async fn apply(client: &Client, manifests: &[Manifest], dry_run: bool) -> anyhow::Result<Outcome> {
     let items: Vec<_> = manifests.iter().map(|manifest| manifest.resource.to_value()).collect();
     let body = json!({"items": items, "dryRun": dry_run});
-    client.post("/apply", &body).await.map_err(|error| located(error, manifests))
+    client.change("/apply", &body).await.map_err(|error| located(error, manifests))
 }
 
 /// An error with the places of what it is about.

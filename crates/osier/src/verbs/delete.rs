@@ -45,7 +45,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         manifests.iter().map(|m| item(m.resource.kind(), m.resource.name())).collect()
     };
     asking(&arguments.connection, async |client| {
-        let mut outcome: Outcome = client.post("/delete", &json!({"items": items})).await?;
+        let mut outcome: Outcome = client.change("/delete", &json!({"items": items})).await?;
         for ItemOutcome { result, .. } in &mut outcome.items {
             if result.is_empty() {
                 "deleted".clone_into(result);

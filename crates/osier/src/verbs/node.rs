@@ -85,7 +85,7 @@ fn token(
     asking(connection, async |client| {
         let body = json!({"address": address, "ttlSeconds": ttl});
         let path = format!("/nodes/{}/token", escaped(name));
-        let answer: Value = client.post(&path, &body).await?;
+        let answer: Value = client.change(&path, &body).await?;
         let token = answer.get("token").and_then(Value::as_str);
         let token = token.ok_or_else(|| anyhow::anyhow!("the controller gave no token"))?;
         writeln!(std::io::stdout(), "{token}")?;
@@ -99,7 +99,7 @@ fn token(
 fn tell(one: &One, verb: &str, done: &str) -> anyhow::Result<ExitCode> {
     asking(&one.connection, async |client| {
         let path = format!("/nodes/{}/{verb}", escaped(&one.name));
-        let answer: Value = client.post(&path, &json!({})).await?;
+        let answer: Value = client.change(&path, &json!({})).await?;
         writeln!(std::io::stdout(), "node/{} {done}", one.name)?;
         if let Some(problem) = answer.get("problem").and_then(Value::as_str) {
             writeln!(std::io::stderr(), "its agent will hear of it when it can: {problem}")?;

@@ -94,10 +94,10 @@ impl<'a> Bundle<'a> {
     async fn collect(&mut self) {
         let progress = Progress::new();
         self.add("README.txt", README);
-        progress.step("the controller", 1, 2);
+        progress.step("the controller", 1, 1);
         let nodes = self.controller().await;
-        let total = u16::try_from(nodes.len()).unwrap_or(u16::MAX).saturating_add(1);
-        for (number, node) in (2..).zip(&nodes) {
+        let total = u16::try_from(nodes.len()).unwrap_or(u16::MAX);
+        for (number, node) in (1..).zip(&nodes) {
             progress.step(&format!("node {node}"), number, total);
             self.node(node).await;
         }
