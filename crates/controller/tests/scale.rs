@@ -65,6 +65,13 @@ async fn change(engine: &Engine) -> Duration {
     times[50]
 }
 
+/// The most memory that this process ever had.
+fn memory() -> String {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    line.unwrap_or_default().trim().to_owned()
+}
+
 #[test]
 #[ignore = "long: make soak"]
 fn soak_a_large_cluster() {
@@ -83,7 +90,8 @@ fn soak_a_large_cluster() {
             let Started { resources, took, .. } = start(&path).await;
             println!(
                 "{nodes} nodes, {resources} resources: filled in {filled:.1?}, \
-                 a change {changed:.2?}, a start {took:.2?}"
+                 a change {changed:.2?}, a start {took:.2?}, {} in memory at most",
+                memory()
             );
         });
     }

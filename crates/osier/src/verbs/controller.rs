@@ -166,8 +166,10 @@ async fn with_store(config: &Config, command: &Command) -> anyhow::Result<()> {
         std::fs::create_dir_all(&config.state_dir)
             .with_context(|| format!("{} cannot be made", config.state_dir.display()))?;
     }
-    let store = Embedded::open(&path, Options::default())
-        .context("the store cannot be opened; is the controller still running?")?;
+    let store = Embedded::open(&path, Options::default()).context(match command {
+        Command::Backup { .. } => "a controller that runs copies its store itself: POST /backup",
+        _ => "this needs a controller that is stopped",
+    })?;
     match command {
         Command::Export { file: None } => {
             osier_store::export(&store, std::io::stdout().lock()).await?;
