@@ -11,14 +11,7 @@ use std::process::Command;
 const MAY_USE: &[(&str, &[&str])] = &[
     (
         "osier",
-        &[
-            "osier-agent",
-            "osier-compiler",
-            "osier-controller",
-            "osier-lab",
-            "osier-resource",
-            "osier-store",
-        ],
+        &["osier-agent", "osier-controller", "osier-lab", "osier-resource", "osier-store"],
     ),
     (
         "osier-agent",

@@ -2,7 +2,6 @@
 //! tested as text.
 
 pub(crate) mod check;
-mod decision;
 pub(crate) mod describe;
 pub(crate) mod moment;
 pub(crate) mod paint;

@@ -1,10 +1,12 @@
 //! The way of a packet: a box of tables for each switch, the wire between them, and the end.
 
-use super::decision::{decision, purpose};
 use super::paint::{Paint, Tone};
 use super::table::{Cell, Table};
-use crate::client::answers::{Hop, Trace};
+use crate::client::answers::{Hop, TableVisit, Trace};
 use std::fmt::Write as _;
+
+/// The owner of flows that are nobody's in particular.
+const NOBODY: &str = "pipeline";
 
 /// How much of it is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -55,26 +57,28 @@ fn draw_hop(text: &mut String, hop: &Hop, depth: Depth, paint: Paint) {
     let mut table = Table::bare();
     for visit in &hop.tables {
         let number = Cell::toned(Tone::Faint, format!("{:>3}", visit.table));
-        let decided = match &visit.flow {
-            Some(_) => decision(visit.owner.as_deref(), &visit.note),
-            None => "no flow matches".to_owned(),
-        };
-        let purpose = Cell::toned(Tone::Faint, purpose(&visit.name));
-        table.push([number, visit.name.as_str().into(), purpose, decided.into()]);
+        table.push([number, visit.name.as_str().into(), words(visit).into()]);
     }
     for (line, visit) in table.draw("  │ ", paint).lines().zip(&hop.tables) {
         let _ = writeln!(text, "{line}");
-        if depth >= Depth::Flows {
-            let flow = visit.flow.as_deref().unwrap_or_default();
-            for line in [flow, &visit.note].into_iter().filter(|line| !line.is_empty()) {
-                let _ = writeln!(text, "  │        {}", paint.tone(Tone::Faint, line));
-            }
+        if let Some(flow) = visit.flow.as_ref().filter(|_| depth >= Depth::Flows) {
+            let _ = writeln!(text, "  │        {}", paint.tone(Tone::Faint, flow));
         }
     }
     if depth == Depth::Raw {
         for line in hop.raw.lines() {
             let _ = writeln!(text, "  ┊ {}", paint.tone(Tone::Faint, line));
         }
+    }
+}
+
+/// What a table did, and whose flow that was, if it is somebody's.
+fn words(visit: &TableVisit) -> String {
+    let flow = visit.flow.as_deref().unwrap_or("no flow matches");
+    let note = if visit.note.is_empty() { flow } else { &visit.note };
+    match visit.owner.as_deref() {
+        None | Some("" | NOBODY) => note.to_owned(),
+        Some(owner) => format!("{note} ({owner})"),
     }
 }
 
@@ -106,8 +110,9 @@ mod tests {
 
     fn first_hop() -> Value {
         json!({"node": "n1", "summary": "2 tables, then the tunnel", "tables": [
-            visit(0, "ingress", "set_field:0x1/0xf->reg0; goto_table:21", "port shop:web"),
-            visit(21, "route", "set_field:192.0.2.2->tun_dst; goto_table:220", "node n2"),
+            visit(0, "ingress", "comes in", "port shop:web"),
+            visit(17, "dispatch", "a packet to forward", "pipeline"),
+            visit(21, "route", "to node n2 (192.0.2.2)", "port shop:db"),
         ], "output": "through the tunnel to node n2", "raw": "bridge(\"br-int\")\n 0. ip"})
     }
 
@@ -117,7 +122,7 @@ mod tests {
             "verdict": "delivered", "reason": "it reaches port shop:db on node n2", "hops": [
             first_hop(),
             {"node": "n2", "tables": [
-                visit(36, "tunnel-in", "resubmit(,21)", "network blue"),
+                visit(36, "tunnel-in", "", "network blue"),
                 {"table": 99, "name": "newer", "flow": null, "owner": null, "note": ""},
             ], "output": "to port shop:db"},
         ]}))
@@ -126,13 +131,14 @@ mod tests {
 shop:web → shop:db, tcp 5432
 
 ● n1
-  │   0  ingress  where a packet comes from  port shop:web
-  │  21  route    where to, by address       node n2: through the tunnel to 192.0.2.2
+  │   0  ingress   comes in (port shop:web)
+  │  17  dispatch  a packet to forward
+  │  21  route     to node n2 (192.0.2.2) (port shop:db)
   ╰─▶ through the tunnel to node n2
   │
 ● n2
-  │  36  tunnel-in  what came through the tunnel, by its key  network blue
-  │  99  newer                                                no flow matches
+  │  36  tunnel-in  ip,reg1=36 (network blue)
+  │  99  newer      no flow matches
   ╰─▶ ✓ delivered: it reaches port shop:db on node n2
 ";
         assert_eq!(draw("shop:web → shop:db, tcp 5432", &trace, Depth::Words, Paint::OFF), said);
@@ -150,12 +156,12 @@ shop:web → shop:db, tcp 5432
 a → b, icmp
 
 ● n1
-  │   0  ingress  where a packet comes from  port shop:web
+  │   0  ingress   comes in (port shop:web)
   │        ip,reg1=0
-  │        set_field:0x1/0xf->reg0; goto_table:21
-  │  21  route    where to, by address       node n2: through the tunnel to 192.0.2.2
+  │  17  dispatch  a packet to forward
+  │        ip,reg1=17
+  │  21  route     to node n2 (192.0.2.2) (port shop:db)
   │        ip,reg1=21
-  │        set_field:192.0.2.2->tun_dst; goto_table:220
   ┊ bridge(\"br-int\")
   ┊  0. ip
   ╳ ✗ dropped on node n1 in table 20 (route): no way there
