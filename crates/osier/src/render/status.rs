@@ -59,7 +59,7 @@ pub(crate) fn draw(status: &Status, wide: bool, now: OffsetDateTime, paint: Pain
         let _ = writeln!(text, "{}", paint.tone(Tone::Bad, &format!("✗ {problem}")));
     }
     if problems.is_empty() {
-        let line = format!("✓ {} converged, all tunnels up", all_nodes(status.nodes.len()));
+        let line = format!("✓ {} converged{}", all_nodes(status.nodes.len()), measured(status));
         let _ = writeln!(text, "{}", paint.tone(Tone::Good, &line));
     }
     text
@@ -69,6 +69,20 @@ fn all_nodes(count: usize) -> String {
     match count {
         1 => "the one node has".to_owned(),
         count => format!("all {count} nodes have"),
+    }
+}
+
+/// What is known of tunnels when none is down.
+fn measured(status: &Status) -> String {
+    let (mut all, mut up) = (0, 0);
+    for tunnel in status.nodes.iter().flat_map(|node| &node.tunnels) {
+        all += 1;
+        up += usize::from(tunnel.is_up());
+    }
+    match all - up {
+        0 if all == 0 => String::new(),
+        0 => ", all tunnels are up".to_owned(),
+        unknown => format!(", {unknown} of {all} tunnels are not measured yet"),
     }
 }
 
@@ -215,6 +229,10 @@ fn tunnels(status: &Status, wide: bool, paint: Paint) -> String {
 // === impl TunnelStatus ===
 
 impl TunnelStatus {
+    fn is_up(&self) -> bool {
+        self.state == "up"
+    }
+
     fn is_down(&self) -> bool {
         self.state == "down"
     }

@@ -50,7 +50,7 @@ n1    ·    0.4  up
 n2    0.4  ·    ?
 n3    1.2  -    ·
 
-✓ all 3 nodes have converged, all tunnels up
+✓ all 3 nodes have converged, 1 of 5 tunnels are not measured yet
 ";
     assert_eq!(draw(&status, false, now(), Paint::OFF), said);
     assert!(problems(&status, now()).is_empty());
@@ -108,5 +108,9 @@ fn no_nodes_and_many_nodes() {
     let many = read(json!({"controller": controller(), "nodes": many}));
     let text = draw(&many, false, now(), Paint::OFF);
     assert!(text.contains("13 of 13 tunnels are not down"), "{text}");
+    assert!(text.ends_with("✓ all 13 nodes have converged, all tunnels are up\n"), "{text}");
+    let one = read(json!({"controller": controller(), "nodes": [node("n1", &[])]}));
+    let text = draw(&one, false, now(), Paint::OFF);
+    assert!(text.ends_with("✓ the one node has converged\n"), "{text}");
     assert!(draw(&many, true, now(), Paint::OFF).contains("FROM"));
 }
