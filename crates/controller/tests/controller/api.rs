@@ -160,7 +160,14 @@ fn a_watch_tells_what_happens() {
     let version = list["metadata"]["resourceVersion"].as_str().unwrap();
     let mut watch = rig.watching(&format!("/routers?watch=true&resourceVersion={version}"));
     let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines();
-    let mut next = || -> Value { serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap() };
+    let mut next = || -> Value {
+        loop {
+            let event: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+            if event["type"] != "BOOKMARK" {
+                return event;
+            }
+        }
+    };
     rig.apply(&[resource("Router", "one", &json!({}))]);
     let added = next();
     assert_eq!(
