@@ -46,6 +46,12 @@ pub trait Controller: Debug + Send + Sync {
     /// controller to find out by itself.
     fn release<'a>(&'a self, node: &'a NodeName, key: &'a PortKey) -> Answer<'a, ()>;
 
+    /// Whether all ports of all nodes are its to know: then also addresses that somebody asks for
+    /// by name are for it to give.
+    fn knows_all(&self) -> bool {
+        false
+    }
+
     /// Whether the view may have a port only because it was granted: then not the view, but the
     /// controller is to be asked for it again.
     fn gave(&self, _key: &PortKey) -> bool {

@@ -82,17 +82,11 @@ impl Controller {
     }
 
     fn await_ready(&mut self) -> Result<(), LabError> {
-        let path = self.dir.join("admin.toml");
         let waited = wait_until("the controller", PATIENCE, || -> Result<_, String> {
             if let Some(status) = self.process.exited() {
                 return Ok(Err(format!("ended ({status})")));
             }
-            let text = fs::read_to_string(&path).map_err(|error| error.to_string())?;
-            let admin: Admin = toml::from_str(&text).map_err(|error| error.to_string())?;
-            for (name, text) in [("ca.pem", &admin.ca), ("credential", &admin.credential)] {
-                private(&self.dir.join(name), text).map_err(|error| error.to_string())?;
-            }
-            fs::write(self.dir.join("server"), &admin.server).map_err(|error| error.to_string())?;
+            take_credential(&self.dir).map_err(|error| error.to_string())?;
             let asked = self.osier(&["get", "nodes"]).run().map_err(|error| error.to_string())?;
             drop(asked);
             Ok(Ok(()))
@@ -161,6 +155,16 @@ impl Controller {
         let server = fs::read_to_string(dir.join("server")).unwrap_or_default();
         ControllerLayout { netns, address: self.address, dir, server }
     }
+}
+
+/// Puts what the command line needs into files of its own: anew at each start of the controller.
+pub(crate) fn take_credential(dir: &Path) -> std::io::Result<()> {
+    let text = fs::read_to_string(dir.join("admin.toml"))?;
+    let admin: Admin = toml::from_str(&text).map_err(std::io::Error::other)?;
+    for (name, text) in [("ca.pem", &admin.ca), ("credential", &admin.credential)] {
+        private(&dir.join(name), text)?;
+    }
+    fs::write(dir.join("server"), &admin.server)
 }
 
 /// Plugs its namespace into the underlay, beside the nodes.

@@ -2,6 +2,7 @@
 //!
 //! Namespaces are known by their names here, as any other tool knows them: the keeper is not asked.
 
+use crate::controller::take_credential;
 use crate::error::LabError;
 use crate::layout::Layout;
 use nix::sched::{CloneFlags, setns};
@@ -44,6 +45,8 @@ pub fn exec(layout: &Layout, place: &str, command: &[OsString]) -> LabError {
         }
     }
     if let Some(controller) = controller {
+        // One that is not ready has the old one, or none: the command line says so.
+        let _ = take_credential(&controller.dir);
         command.envs(controller.environment());
     }
     let source = match enter(netns) {

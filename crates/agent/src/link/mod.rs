@@ -21,10 +21,11 @@ use crate::metrics::Metrics;
 use crate::view::{self, Progress, ViewUpdate};
 use granting::Grants;
 use journal::Journal;
-use osier_fleet::client::{ClientOptions, ControllerClient, ViewContent};
+use osier_fleet::client::{Backoff, ClientOptions, ControllerClient, ViewContent};
 use osier_fleet::{Fault, client};
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 use tracing::info;
 
@@ -47,6 +48,9 @@ pub(crate) async fn run(
     let options = ClientOptions {
         cache: Some(config.state_dir.join("view.cache")),
         software: env!("CARGO_PKG_VERSION").to_owned(),
+        // A cut is noticed, and mended, within seconds.
+        keep_alive: (Duration::from_secs(5), Duration::from_secs(5)),
+        backoff: Backoff { most: Duration::from_secs(5), ..Backoff::default() },
         ..ClientOptions::new(config.node.clone())
     };
     let transport = Arc::new(identity.transport);

@@ -8,6 +8,7 @@
 mod error;
 mod give;
 mod grant;
+mod introduce;
 mod ipam;
 mod late;
 mod locks;
@@ -145,8 +146,22 @@ impl Ports {
         call: &AttachRequest,
         request: &Request,
     ) -> Result<AddResult, PortError> {
+        let deadline = Instant::now() + request.timeout().mul_f64(0.9);
+        let introduced = self.introduce(call, deadline).await?;
+        let added = self.attach(call, request, deadline).await;
+        if added.is_err() && introduced {
+            self.withdraw(call).await;
+        }
+        added
+    }
+
+    async fn attach(
+        &self,
+        call: &AttachRequest,
+        request: &Request,
+        deadline: Instant,
+    ) -> Result<AddResult, PortError> {
         let started = Instant::now();
-        let deadline = started + request.timeout().mul_f64(0.9);
         self.check_paused()?;
         let key = port_key(call)?;
         check_first(call)?;

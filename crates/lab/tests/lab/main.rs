@@ -1,6 +1,7 @@
 //! `osier lab` as people use it: the real program, real switches, the real plugin.
 #![allow(missing_docs, clippy::unwrap_used)]
 
+mod controller;
 mod errors;
 mod kills;
 mod life;

@@ -27,8 +27,8 @@ pub(super) fn explain(
     if walk.steps.is_empty() {
         return Err(format!("the switch's trace cannot be read: {raw}"));
     }
-    let steps: Vec<TraceStep> =
-        walk.steps.iter().map(|step| told(step, owner(compiler, step))).collect();
+    let told = |step: &Step| told(compiler.view(), step, owner(compiler, step));
+    let steps: Vec<TraceStep> = walk.steps.iter().map(told).collect();
     let packet = at_the_end(sent, walk);
     let outcome = outcome(compiler, living, fixed, walk, &packet);
     Ok(Traced { steps, outcome, packet, raw })
@@ -47,14 +47,72 @@ fn owner(compiler: &Compiler, step: &Step) -> Option<Owner> {
     compiler.owner_of(step.cookie)
 }
 
-fn told(step: &Step, owner: Option<Owner>) -> TraceStep {
+fn told(view: &View, step: &Step, owner: Option<Owner>) -> TraceStep {
+    let mut notes: Vec<String> =
+        step.actions.iter().filter_map(|action| in_words(view, action)).collect();
+    notes.dedup();
+    notes.extend(passed(step).filter(|_| notes.is_empty()).map(str::to_owned));
     TraceStep {
         table: step.table,
         name: name(step.table),
         flow: step.flow.clone(),
         owner: owner.map(|owner| owner.to_string()),
-        notes: step.actions.clone(),
+        notes,
     }
+}
+
+/// What it means that a packet went on from a table, if nothing was done to it there.
+fn passed(step: &Step) -> Option<&'static str> {
+    let next = |table: Table| {
+        let goes = format!("goto_table:{}", table.number());
+        step.actions.contains(&goes)
+    };
+    let ends = step.actions.iter().any(|action| action == "drop");
+    Some(match table(step.table).filter(|_| !ends)? {
+        Table::Ingress => "comes in",
+        Table::SpoofGuard => "from its own address",
+        Table::Dispatch => "a packet to forward",
+        Table::GatewayMac if next(Table::Route) => "to be routed",
+        Table::GatewayMac => "inside of its network",
+        Table::TunnelIn => "known by its key",
+        Table::Forward => "by its Ethernet address",
+        Table::Route => "by its address",
+        _ => "goes on",
+    })
+}
+
+/// What an action does to a packet; nothing for what only steers it through the tables, which the
+/// next step shows.
+fn in_words(view: &View, action: &str) -> Option<String> {
+    let set = action.strip_prefix("set_field:").and_then(|set| set.split_once("->"));
+    Some(match (set, action) {
+        (Some((value, "tun_dst" | "tun_ipv6_dst")), _) => {
+            let node = view.nodes().values().find(|node| node.tunnel.to_string() == value);
+            match node {
+                Some(node) => format!("to node {} ({value})", node.name),
+                None => format!("to {value}"),
+            }
+        }
+        (Some((value, "tun_id")), _) => {
+            let vni = number(value)?;
+            let network = view.networks().values().find(|network| network.vni.get() == vni);
+            match network {
+                Some(network) => format!("in network {}", network.name),
+                None => format!("in network {vni}"),
+            }
+        }
+        (Some((value, "eth_src")), _) => format!("from {value}"),
+        (Some((value, "eth_dst")), _) => format!("to {value}"),
+        (Some((_, field)), _) if field.starts_with("reg") => return None,
+        (None, "dec_ttl") => "one hop less".to_owned(),
+        (None, steers)
+            if ["goto_table:", "resubmit(", "move:"].iter().any(|p| steers.starts_with(p)) =>
+        {
+            return None;
+        }
+        (None, out) if out.starts_with("output:") => "out".to_owned(),
+        _ => action.to_owned(),
+    })
 }
 
 /// The packet as it leaves: what flows rewrote of it.
@@ -168,7 +226,14 @@ fn dropped(compiler: &Compiler, walk: &Walk, packet: &Packet) -> Outcome {
         (Some(Table::Route), Some(Owner::Object(Key::Node(node)))) => {
             format!("{to} is of node {node}'s block, and no pod there has it")
         }
-        (Some(Table::Route), _) => format!("the router of this network has no way to {to}"),
+        (Some(Table::Route), _) => {
+            let vrf = walk.last.get("reg4").and_then(|text| number(text)).unwrap_or_default();
+            let mut routers = compiler.view().routers().values();
+            match routers.find(|router| u32::from(router.vrf.0) == vrf) {
+                Some(router) => format!("router {} has no way to {to}", router.name),
+                None => format!("its network has no router, and so no way to {to}"),
+            }
+        }
         (Some(Table::TunnelIn), _) => {
             "it comes under the key of a network that this node has nothing of".to_owned()
         }
