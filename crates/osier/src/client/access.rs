@@ -58,10 +58,10 @@ pub(crate) enum AccessError {
     #[error("there is no context {found:?}: {}", all_or_none(known))]
     NoContext { found: String, known: Vec<String> },
     #[error(
-        "no controller is known: `osier login https://HOST --ca FILE` once, or give {missing}, or \
-         run this as root on the controller's machine"
+        "no controller is known: `osier login https://HOST --ca FILE` once, or give --server, --ca and \
+         --credential-file, or run this as root on the controller's machine"
     )]
-    Unknown { missing: &'static str },
+    Unknown,
     #[error(
         "--ca names another authority than {origin}: give --credential-file as well, for its \
          credential is not for others"
@@ -100,12 +100,11 @@ impl Connection {
         };
         let (known, origin) = known.unzip();
         let origin = origin.unwrap_or_default();
-        let unknown = |missing| AccessError::Unknown { missing };
         let server = self.server.clone().or_else(|| Some(known.as_ref()?.server.clone()));
         let (authority, authority_origin) = match (&self.ca, &known) {
             (Some(path), _) => (read_authority(path)?, path.display().to_string()),
             (None, Some(known)) => (known.ca.clone(), origin.clone()),
-            (None, None) => return Err(unknown("--ca")),
+            (None, None) => return Err(AccessError::Unknown),
         };
         let (credential, origin) = match (&self.credential_file, known) {
             (Some(path), _) => {
@@ -116,9 +115,9 @@ impl Connection {
                 format!("The credential of {origin}"),
             ),
             (None, Some(_)) => return Err(AccessError::Foreign { origin }),
-            (None, None) => return Err(unknown("--credential-file")),
+            (None, None) => return Err(AccessError::Unknown),
         };
-        let server = server.ok_or_else(|| unknown("--server"))?;
+        let server = server.ok_or(AccessError::Unknown)?;
         Ok(Access { server, authority, authority_origin, credential, origin })
     }
 
