@@ -1,5 +1,6 @@
 //! The machine's own side: the gateway's interface, and parameters of interfaces.
 
+use super::ethtool::Ethtool;
 use super::exchange::{Netlink, NetlinkError};
 use super::requests;
 use ipnet::IpNet;
@@ -167,10 +168,16 @@ pub(super) fn index_of(netlink: &Netlink, name: &str) -> Result<u32, NetlinkErro
 
 /// Waits until an interface that is up, and whose other end is, too, carries packets: the kernel
 /// sees to that a little later, and drops what is sent meanwhile.
-pub(super) fn wait_for_carrier(netlink: &Netlink, name: &str) -> Result<(), NetlinkError> {
+pub(super) fn wait_for_carrier(
+    netlink: &Netlink,
+    ethtool: &Ethtool,
+    name: &str,
+) -> Result<(), NetlinkError> {
     let works = LinkAttribute::OperState(State::Up);
     let end = Instant::now() + CARRIER_PATIENCE;
     loop {
+        // Asked for, it happens now; an older kernel does it when it gets to it.
+        let _ = ethtool.carrier(name);
         let told = netlink.execute(vec![requests::get_link(name)])?;
         let up = told.iter().any(|message| {
             matches!(message, RouteNetlinkMessage::NewLink(link) if link.attributes.contains(&works))

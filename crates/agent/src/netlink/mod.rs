@@ -5,10 +5,10 @@
 //! that has entered a pod's namespace does its work there and ends, so none is ever left in the
 //! wrong one. Nothing here knows what a pod's address should be: see `desired` and `gateway`.
 
+mod ethtool;
 mod exchange;
 mod host;
 mod namespace;
-mod offload;
 mod packets;
 mod pod;
 mod requests;

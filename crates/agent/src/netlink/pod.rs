@@ -1,8 +1,9 @@
 //! Inside of a pod's namespace.
 
+use super::ethtool::Ethtool;
 use super::exchange::{Netlink, NetlinkError};
 use super::namespace::{Namespace, NamespaceError};
-use super::{host, offload, requests};
+use super::{host, requests};
 use ipnet::IpNet;
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::address::AddressAttribute;
@@ -51,13 +52,13 @@ pub async fn set_up_pod(
     let name = host.clone();
     let outside = move || {
         host::silence(&name)?;
-        // It stays in our own namespace.
-        Netlink::open()
+        // They stay in our own namespace.
+        Ok((Netlink::open()?, Ethtool::open().map_err(NetlinkError::Socket)?))
     };
-    let inside = move |outside: Result<Netlink, _>| {
-        let outside = outside?;
+    let inside = move |outside: Result<(Netlink, Ethtool), _>| {
+        let (netlink, ethtool) = outside?;
         set_up(&interface)?;
-        host::wait_for_carrier(&outside, &host)
+        host::wait_for_carrier(&netlink, &ethtool, &host)
     };
     namespace.within_behind(outside, inside).await
 }
@@ -75,7 +76,8 @@ fn set_up(pod: &PodInterface) -> Result<(), NetlinkError> {
     let name = &pod.name;
     let index = host::index_of(&netlink, name)?;
     if pod.full_checksums {
-        offload::disable_transmit_checksums(name).map_err(|source| NetlinkError::Refused {
+        let ethtool = Ethtool::open().map_err(NetlinkError::Socket)?;
+        ethtool.disable_transmit_checksums(name).map_err(|source| NetlinkError::Refused {
             what: format!("switch checksum offload of {name} off"),
             source,
         })?;

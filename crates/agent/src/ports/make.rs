@@ -1,6 +1,7 @@
 //! Making a port, and taking it away.
 
 use super::locks::Locked;
+use super::turns::Promise;
 use super::{AWAY_PATIENCE, DETACH_PATIENCE, PortError, Ports, late};
 use crate::config::Datapath;
 use crate::desired::PodPort;
@@ -36,13 +37,15 @@ impl Ports {
         namespace: &Namespace,
         deadline: Instant,
     ) -> Result<(), PortError> {
+        let mut turn = None;
         let work = async {
             let interface = self.interface(port).await;
             let wired = async {
-                let asked = self.0.switch.add_rows(port).await?;
-                self.stage("veth", make_veth(port, namespace)).await?;
+                let Promise { wired, attached, over } = self.wire(port, namespace);
+                turn = Some(over);
+                wired.await.map_err(|_| PortError::Panicked)??;
                 tokio::try_join!(
-                    self.stage("rows", async { Ok(self.0.switch.attached(port, asked).await?) }),
+                    async { attached.await.map_err(|_| PortError::Panicked)? },
                     self.stage("namespace", async {
                         let host = port.host.clone();
                         Ok(netlink::set_up_pod(namespace, host, interface).await??)
@@ -67,10 +70,15 @@ impl Ports {
             Ok(())
         };
         let started = Instant::now();
-        match timeout_at(deadline.into(), work).await {
+        let made = match timeout_at(deadline.into(), work).await {
             Ok(result) => result,
             Err(_) => Err(PortError::Deadline(started.elapsed())),
+        };
+        if let (Err(_), Some(over)) = (&made, turn) {
+            // What is undone now must not be made afterwards.
+            let _ = over.await;
         }
+        made
     }
 
     /// What the port's interface in the pod shall be. A router that a plugin said may be anybody on
@@ -136,7 +144,7 @@ impl Ports {
         }))
     }
 
-    async fn stage<T>(
+    pub(super) async fn stage<T>(
         &self,
         name: &'static str,
         work: impl Future<Output = Result<T, PortError>>,
@@ -149,7 +157,7 @@ impl Ports {
     }
 }
 
-async fn make_veth(port: &PodPort, namespace: &Namespace) -> Result<(), PortError> {
+pub(super) async fn make_veth(port: &PodPort, namespace: &Namespace) -> Result<(), PortError> {
     let veth = Veth {
         host: port.host.clone(),
         peer: port.attachment.ifname.clone(),

@@ -16,6 +16,7 @@ mod look;
 mod make;
 mod patience;
 mod state;
+mod turns;
 
 pub use error::PortError;
 
@@ -40,6 +41,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tracing::{info, warn};
+use turns::Turns;
 
 /// How long DEL waits for the switch. What is not wanted any more goes also later.
 const DETACH_PATIENCE: Duration = Duration::from_secs(10);
@@ -61,6 +63,7 @@ struct Shared {
     controller: Arc<dyn Controller>,
     state: Mutex<State>,
     locks: Arc<Locks>,
+    turns: Turns,
     started: Instant,
 }
 
@@ -89,6 +92,7 @@ impl Ports {
             controller,
             state: Mutex::new(state),
             locks: Arc::default(),
+            turns: Turns::default(),
             started: Instant::now(),
         }))
     }
