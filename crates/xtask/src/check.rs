@@ -9,10 +9,7 @@ use std::process::Command;
 
 /// Which of our crates each may use, outside of its tests. What is not named may use none.
 const MAY_USE: &[(&str, &[&str])] = &[
-    (
-        "osier",
-        &["osier-agent", "osier-controller", "osier-lab", "osier-resource", "osier-store"],
-    ),
+    ("osier", &["osier-agent", "osier-controller", "osier-lab", "osier-resource", "osier-store"]),
     (
         "osier-agent",
         &[

@@ -2,7 +2,7 @@
 //! hop left, and neighbours that look for their router.
 //!
 //! [`reply`] is a function of what is compiled and of the packet; its parts know Ethernet and IP
-//! and nothing else. [`serve`] is the task that listens and sends. Pods write these packets, so all
+//! and nothing else. `serve` is the task that listens and sends. Pods write these packets, so all
 //! of it is read as if by an enemy: what cannot be understood is not answered. The switch bounds how
 //! many come, the session how many wait, and what is lost is asked again by who needs it.
 

@@ -1,7 +1,7 @@
 //! What a pod's port shall be, as values: its record in the database, its row, its place in the
 //! model, and what the runtime is told. Pure: nothing here looks at the machine.
 //!
-//! The record ([`record`]) is all that the agent ever knows of a pod, and is complete before the pod
+//! The record (`record`) is all that the agent ever knows of a pod, and is complete before the pod
 //! sees its address; so a new agent knows what the last one did.
 
 mod record;

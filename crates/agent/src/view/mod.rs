@@ -1,7 +1,7 @@
 //! The node's view: what the agent is told of the cluster.
 //!
 //! Whoever tells it is a *source*: a producer at the other end of a channel of [`ViewUpdate`]s. A
-//! file is one ([`file`]), a controller's stream another. [`Said`] keeps what the source said last
+//! file is one (`file`), a controller's stream another. [`Said`] keeps what the source said last
 //! and finds what differs; what a view means is the model's and the compiler's.
 
 mod document;

@@ -1,5 +1,5 @@
 //! `osier lab` as people use it: the real program, real switches, the real plugin.
-#![allow(missing_docs, clippy::unwrap_used)]
+#![allow(missing_docs, clippy::panic, clippy::unwrap_used)]
 
 mod controller;
 mod errors;

@@ -1,7 +1,7 @@
 //! Where a packet would go, as the switch itself says it (`ofproto/trace`), in the model's words.
 //!
-//! [`parse`] reads the switch's text and is pure; [`ask`] says a packet in the switch's words;
-//! [`explain`] tells what came of it.
+//! [`parse`] reads the switch's text and is pure; `ask` says a packet in the switch's words;
+//! `explain` tells what came of it.
 
 mod ask;
 mod explain;
