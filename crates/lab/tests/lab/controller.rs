@@ -85,9 +85,10 @@ impl Cluster {
         let pid = self.process(part);
         kill(Pid::from_raw(pid), signal).unwrap();
         if signal == Signal::SIGKILL {
+            // Its files and sockets are closed when it is gone, or waits for its parent.
             wait_until("the process to end", PATIENCE, || {
-                let there = processes(&self.dir).into_iter().any(|(other, _)| other == pid);
-                if there { Err("it is there") } else { Ok(()) }
+                let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+                if stat.is_empty() || stat.contains(") Z") { Ok(()) } else { Err(stat) }
             })
             .unwrap();
         }
@@ -98,8 +99,13 @@ impl Cluster {
         let osier = executables().join("osier");
         let mut command =
             self.world.command(&format!("exec {place} -- {} {line}", osier.display()));
-        command.stdout(Stdio::null()).stderr(Stdio::null());
+        let log = fs::File::create(self.log(place)).unwrap();
+        command.stdout(Stdio::null()).stderr(log);
         self.again.push(command.spawn().unwrap());
+    }
+
+    fn log(&self, place: &str) -> PathBuf {
+        self.dir.join(format!("{place}.again.log"))
     }
 
     fn start_controller(&mut self) {
@@ -141,7 +147,9 @@ impl Cluster {
             last = self.cni("ADD", node, pod, network);
             last["ips"][0]["address"].as_str().map(str::to_owned).ok_or_else(|| last.to_string())
         });
-        added.unwrap().split('/').next().unwrap().to_owned()
+        let log = || fs::read_to_string(self.log(node)).unwrap_or_default();
+        let added = added.unwrap_or_else(|late| panic!("{late}\n{}", log()));
+        added.split('/').next().unwrap().to_owned()
     }
 
     fn pings(&self) {
@@ -202,6 +210,14 @@ fn nobody_needs_a_controller_to_go_on() {
     cluster.signal("controller --config", Signal::SIGKILL);
     assert_eq!(cluster.cni("DEL", "n1", "x", Some("blue")), Value::Null);
     cluster.signal("n1/agent.toml", Signal::SIGKILL);
+    let socket = cluster.dir.join("n1/cni.sock");
+    wait_until("the dead agent's socket to be closed", PATIENCE, || {
+        match std::os::unix::net::UnixStream::connect(&socket) {
+            Ok(_) => Err("somebody listens"),
+            Err(_) => Ok(()),
+        }
+    })
+    .unwrap();
     let config = cluster.dir.join("n1/agent.toml");
     cluster.start("n1", &format!("agent --config {}", config.display()));
     cluster.add("n1", "later", None);
