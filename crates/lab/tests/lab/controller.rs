@@ -137,7 +137,6 @@ impl Cluster {
         assert!(said.is_ok() || output.status.success(), "{}", all(&output));
         said.unwrap_or_default()
     }
-    }
 
     /// Makes a pod: its address.
     fn add(&mut self, node: &str, pod: &str, network: Option<&str>) -> String {
