@@ -47,6 +47,7 @@ $(DENY):
 
 .PHONY: bench
 bench: packages ## print the figures; BENCH=name for one of them
+	scripts/install-packages ovn-central ovn-host
 	$(CARGO) run --release --quiet -p osier-bench -- run $(BENCH)
 
 .PHONY: fuzz

@@ -6,11 +6,9 @@
 use crate::Suite;
 use crate::figure::{Amount, Figure, Goal, Wanted};
 use crate::measure::{Cost, Side, in_turns, median};
-use crate::node::{Cluster, PATIENCE};
+use crate::node::{Cluster, PATIENCE, cpu_of};
 use crate::runtime::{Plugin, Pod};
 use anyhow::Result;
-use nix::time::{ClockId, clock_getcpuclockid, clock_gettime};
-use nix::unistd::Pid;
 use osier_testbed::{Process, wait_until};
 use std::time::{Duration, Instant};
 
@@ -104,16 +102,14 @@ impl<'a> Growing<'a> {
     }
 }
 
-/// CPU time of a process, all threads that it ever had included.
 fn cpu_time(process: &Process) -> Result<Duration> {
-    let clock: ClockId = clock_getcpuclockid(Pid::from_raw(process.pid().cast_signed()))?;
-    Ok(clock_gettime(clock)?.into())
+    cpu_of(&[process.pid()])
 }
 
-/// Waits until an agent rests: wires are deleted behind DEL's back.
-fn settle(agent: &Process) -> Result<()> {
+/// Waits until a process rests: an agent's wires are deleted behind DEL's back.
+pub(crate) fn settle(agent: &Process) -> Result<()> {
     let mut before = cpu_time(agent)?;
-    wait_until("the agent to rest", PATIENCE, || {
+    wait_until("a process to rest", PATIENCE, || {
         std::thread::sleep(PAUSE);
         let now = cpu_time(agent).map_err(|error| error.to_string())?;
         let used = now.saturating_sub(std::mem::replace(&mut before, now));

@@ -3,13 +3,19 @@
 //! Standard output holds one line a figure and nothing else; how it came about is on standard
 //! error. A new subject is a module with a [`Suite`] and a line in [`SUITES`].
 
+mod api;
+mod change;
 mod cni;
+mod controlled;
+mod counted;
 mod figure;
+mod fleet;
 mod gap;
 mod growth;
 mod measure;
 mod node;
 mod openflow;
+mod ovn;
 mod ovsdb;
 mod path;
 mod restore;
@@ -47,6 +53,10 @@ const SUITES: &[Suite] = &[
     path::WITHIN,
     path::BETWEEN,
     gap::KILLED,
+    change::BESIDE_50,
+    change::BESIDE_1500,
+    change::GROWTH,
+    fleet::LARGE_CLUSTER,
 ];
 
 /// Figures that one measurement yields together.

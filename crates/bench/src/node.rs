@@ -3,6 +3,8 @@
 //! Programs are those that are shipped: `osier` as released, `osier-cni` static and small.
 
 use anyhow::{Context, Result, bail, ensure};
+use nix::time::{clock_getcpuclockid, clock_gettime};
+use nix::unistd::Pid;
 use osier_testbed::{Fabric, Family, Lab, Node, Process, wait_until};
 use std::fmt::Write as _;
 use std::io::{Read, Write};
@@ -171,6 +173,29 @@ impl Programs {
             plugin: target.join(host).join("cni").join("osier-cni"),
         })
     }
+}
+
+/// The released `osier`, built if it is not up to date.
+pub(crate) fn osier() -> Result<String> {
+    cargo(&["build", "--quiet", "--release", "-p", "osier"], "")?;
+    let path = std::env::current_exe()?.with_file_name("osier");
+    Ok(path.to_str().context("the program's path is text")?.to_owned())
+}
+
+/// The process of a daemon of Open vSwitch, by the file that it keeps in its directory.
+pub(crate) fn daemon_pid(directory: &Path, program: &str) -> Result<u32> {
+    let path = directory.join(format!("{program}.pid"));
+    let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+    Ok(text.trim().parse()?)
+}
+
+/// CPU time of processes together, all threads that they ever had included.
+pub(crate) fn cpu_of(processes: &[u32]) -> Result<Duration> {
+    let each = processes.iter().map(|process| {
+        let clock = clock_getcpuclockid(Pid::from_raw(process.cast_signed()))?;
+        Ok(Duration::from(clock_gettime(clock)?))
+    });
+    each.sum()
 }
 
 fn cargo(arguments: &[&str], flags: &str) -> Result<()> {

@@ -32,7 +32,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
         &["osier-fleet", "osier-model", "osier-resource", "osier-span", "osier-store"],
     ),
     ("osier-southbound", &["osier-openflow", "osier-ovsdb"]),
-    ("osier-bench", &["osier-openflow", "osier-ovsdb", "osier-southbound", "osier-testbed"]),
+    (
+        "osier-bench",
+        &["osier-fleet", "osier-openflow", "osier-ovsdb", "osier-southbound", "osier-testbed"],
+    ),
     ("xtask", &["osier-compiler", "osier-ovsdb"]),
 ];
 
