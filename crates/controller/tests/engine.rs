@@ -232,6 +232,23 @@ proptest! {
     }
 }
 
+/// In one write, who says what it wants gets it, wherever it stands.
+#[test]
+fn who_names_a_block_gets_it_before_who_takes_any() {
+    runtime().block_on(async {
+        let store = Arc::new(Memory::new(osier_store::Epoch(7), osier_store::History::default()));
+        let Started { engine, .. } = start(&store).await;
+        let operations = [
+            resource("Fabric", "default", &json!({"cluster": ["10.1.0.0/21"]})),
+            resource("Node", "n1", &json!({"tunnel": "192.0.2.2"})),
+            resource("Node", "n0", &json!({"tunnel": "192.0.2.1", "blocks": ["10.1.0.0/24"]})),
+        ];
+        let operations = operations.iter().map(apply).collect();
+        engine.write(Write { operations, dry_run: false }).await.unwrap();
+        check(&stored(&store).await, &engine);
+    });
+}
+
 /// Many at once share commits, and none gets what another has.
 #[test]
 fn writers_at_once_get_different_addresses() {

@@ -230,10 +230,10 @@ impl Operation {
     }
 
     /// In which order operations of one write are prepared: what is referred to comes first, and
-    /// goes last.
-    pub(crate) fn rank(&self) -> usize {
+    /// goes last; what says its numbers and addresses comes before what takes any that are free.
+    pub(crate) fn rank(&self) -> (usize, bool) {
         let place = |kind: Kind| Kind::ALL.iter().position(|k| *k == kind).unwrap_or(0);
-        match self {
+        let rank = match self {
             Self::Create(resource)
             | Self::Replace(resource)
             | Self::Apply(resource)
@@ -243,7 +243,26 @@ impl Operation {
             Self::Detach { .. } => 0,
             Self::Redeem(_) => Kind::ALL.len() + place(Kind::Node),
             Self::Keep(..) | Self::Drop(_) => 2 * Kind::ALL.len(),
-        }
+        };
+        let takes_any = match self {
+            Self::Create(resource)
+            | Self::Replace(resource)
+            | Self::Apply(resource)
+            | Self::Attach(resource) => takes_any(resource),
+            _ => false,
+        };
+        (rank, takes_any)
+    }
+}
+
+/// Whether a resource leaves it to us which of the free ones it gets.
+fn takes_any(resource: &Resource) -> bool {
+    match resource {
+        Resource::Fabric(_) | Resource::Pool(_) => false,
+        Resource::Node(node) => node.spec.blocks.is_empty(),
+        Resource::Router(router) => router.spec.vrf.is_none(),
+        Resource::Network(network) => network.spec.vni.is_none(),
+        Resource::Port(port) => port.spec.addresses.is_empty(),
     }
 }
 
