@@ -107,6 +107,11 @@ impl<'a> Controlled<'a> {
             "  {about}: of CPU, the controller took {controller:.2?}, the agent {agent:.2?}, \
              ovsdb-server {ovsdb:.2?}, ovs-vswitchd {vswitchd:.2?}"
         );
+        let before = self.daemons_cpu()?;
+        std::thread::sleep(SETTLED);
+        let rest: Duration = self.daemons_cpu()?.iter().sum();
+        let rest = rest.saturating_sub(before.iter().sum());
+        eprintln!("  {about}: at rest all of them took {rest:.2?} in {SETTLED:?}");
         Ok(())
     }
 

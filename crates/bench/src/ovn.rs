@@ -80,7 +80,7 @@ impl<'a> Ovn<'a> {
             "type=internal",
             "external_ids:iface-id=here",
         ])?;
-        let mut command = self.nbctl();
+        let mut command = self.nbctl("none");
         command.args(["ls-add", "shop"]);
         add_port(&mut command, "here", 0);
         for n in 1..=ports {
@@ -88,12 +88,13 @@ impl<'a> Ovn<'a> {
         }
         measure::command(&mut command)?;
         wait_until("OVN to bind the node's port", PATIENCE, || {
-            let said = self.nbctl().args(["lsp-get-up", "here"]).output();
+            let said = self.nbctl("none").args(["lsp-get-up", "here"]).output();
             match said.map(|said| String::from_utf8_lossy(&said.stdout).into_owned()) {
                 Ok(said) if said.trim() == "up" => Ok(()),
                 said => Err(format!("{said:?}\n{}", self.controller.stderr())),
             }
         })?;
+        measure::command(self.nbctl("hv").arg("sync"))?;
         Ok(())
     }
 
@@ -101,20 +102,22 @@ impl<'a> Ovn<'a> {
     pub(crate) fn change(&self, number: usize) -> Result<Cost> {
         let name = format!("new{number}");
         let before = self.daemons_cpu()?;
-        let mut command = self.nbctl();
+        let mut command = self.nbctl("hv");
         add_port(&mut command, &name, number);
         let mut cost = measure::command(&mut command)?;
         std::thread::sleep(super::change::SETTLED);
         cost.cpu += self.daemons_cpu()?.saturating_sub(before);
         let flows = self.node.ovs().ofctl(&["dump-flows", "br-int"])?;
         ensure!(flows.contains(&mac(number)), "OVN has no flow for {}", mac(number));
-        measure::command(self.nbctl().args(["lsp-del", &name]))?;
+        measure::command(self.nbctl("hv").args(["lsp-del", &name]))?;
         Ok(cost)
     }
 
-    fn nbctl(&self) -> Command {
+    /// `ovn-nbctl`, which waits for nobody or for the node, but not for ever.
+    fn nbctl(&self, wait: &str) -> Command {
         let mut command = Command::new("ovn-nbctl");
-        command.arg(format!("--db=unix:{}", self.north.socket().display())).arg("--wait=hv");
+        command.arg(format!("--db=unix:{}", self.north.socket().display()));
+        command.args([format!("--wait={wait}"), "--timeout=60".to_owned()]);
         command
     }
 
