@@ -178,11 +178,7 @@ pub async fn run_with(
     }
     follower.set_up_gateway().await?;
     let server = CniServer::bind(&config.cni_socket, ports.clone(), metrics.clone()).await?;
-    if let Some(address) = config.metrics {
-        let failed = |source| AgentError::Metrics { address, source };
-        let listener = health::bind(address).await.map_err(failed)?;
-        tokio::spawn(health::serve(listener, ports.clone(), metrics, stop.clone()));
-    }
+    serve_metrics(&config, &ports, metrics, &stop).await?;
     follower.tell();
     if let Some(ready) = ready {
         // Who does not want to know any more has gone.
@@ -195,6 +191,20 @@ pub async fn run_with(
         () = answers::serve(&management, ports.switch()) => {}
     }
     drop(restore);
+    Ok(())
+}
+
+async fn serve_metrics(
+    config: &Config,
+    ports: &Ports,
+    metrics: Metrics,
+    stop: &watch::Receiver<bool>,
+) -> Result<(), AgentError> {
+    if let Some(address) = config.metrics {
+        let failed = |source| AgentError::Metrics { address, source };
+        let listener = health::bind(address).await.map_err(failed)?;
+        tokio::spawn(health::serve(listener, ports.clone(), metrics, stop.clone()));
+    }
     Ok(())
 }
 

@@ -11,7 +11,7 @@ use crate::metrics::Metrics;
 use crate::ports::Ports;
 use crate::switch::SwitchError;
 use crate::uplink::{pod_mtu, tunnel_mtu};
-use crate::view::{Progress, ViewUpdate, ViewUpdates};
+use crate::view::{Progress, ViewContent, ViewUpdates};
 use crate::{Chain, forward};
 use ipnet::IpNet;
 use osier_model::{Fabric, Node, View};
@@ -90,7 +90,7 @@ impl Follower {
         }
     }
 
-    async fn hear(&mut self, update: ViewUpdate) {
+    async fn hear(&mut self, update: ViewContent) {
         self.faults.clear();
         let taken = match self.ports.switch().hear(update).await {
             Ok(taken) => taken,

@@ -5,7 +5,7 @@
 //! and share transactions and bundles with whoever asks at the same time.
 
 use crate::desired::{PREFIX, PodPort};
-use crate::view::{Said, Taken, ViewUpdate};
+use crate::view::{Said, Taken, ViewContent};
 use crate::wanted::Wanted;
 use osier_compiler::{
     Attachment, CLASS, CLASS_MASK, CompileError, Compiled, Compiler, GROUPS, LEARNED, LocalPorts,
@@ -109,7 +109,7 @@ impl Switch {
 
     /// Hears an update of the view. Its steps are for [`Self::follow`], or all is for
     /// [`Self::recompile`].
-    pub async fn hear(&self, update: ViewUpdate) -> Result<Taken, Invalid> {
+    pub async fn hear(&self, update: ViewContent) -> Result<Taken, Invalid> {
         self.wanted.lock().await.hear(update)
     }
 

@@ -4,7 +4,7 @@
 //! then count as they are made. What a view may decide of a living one is what it is to policies
 //! and how fast it may be. Nothing here talks to anybody.
 
-use crate::view::{Said, Taken, ViewUpdate};
+use crate::view::{Said, Taken, ViewContent};
 use osier_compiler::{Attachment, CompileError, Compiled, Compiler, LocalPorts};
 use osier_model::{Change, Invalid, Key, Object, Port, PortKey, View};
 use std::collections::BTreeMap;
@@ -52,7 +52,7 @@ impl Wanted {
     }
 
     /// Hears an update. Nothing is compiled yet.
-    pub(crate) fn hear(&mut self, update: ViewUpdate) -> Result<Taken, Invalid> {
+    pub(crate) fn hear(&mut self, update: ViewContent) -> Result<Taken, Invalid> {
         self.said.take(update)
     }
 
@@ -183,7 +183,7 @@ objects:
   - { kind: network, name: blue, vni: 7, router: red, subnets: [{ cidr: 10.5.0.0/24 }] }
 ";
 
-    fn said(text: &str) -> ViewUpdate {
+    fn said(text: &str) -> ViewContent {
         crate::view::ViewDocument::parse(text, Path::new("/v")).unwrap().into()
     }
 

@@ -1,7 +1,7 @@
 //! Changes as values.
 
 use crate::name::{NetworkName, NodeName, PortKey, RouterName};
-use crate::{Network, Node, Port, Router};
+use crate::{Fabric, Network, Node, Port, Router};
 use serde::{Deserialize, Serialize};
 
 /// An object of the model.
@@ -39,6 +39,26 @@ pub enum Change {
     Put(Object),
     /// It is gone.
     Delete(Key),
+}
+
+/// What a source says of a view, at once: all of it, or what changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ViewContent {
+    /// All of it: what it does not have is gone. The first that a source says, and the first after
+    /// a break.
+    Snapshot {
+        /// What holds for the whole cluster.
+        fabric: Fabric,
+        /// Objects, in any order, each once.
+        objects: Vec<Object>,
+    },
+    /// Steps from what was said before, in an order in which each can be made. They may be none.
+    Changes {
+        /// What holds for the whole cluster, if that changed.
+        fabric: Option<Fabric>,
+        /// The steps.
+        changes: Vec<Change>,
+    },
 }
 
 impl Object {

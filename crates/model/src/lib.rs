@@ -22,7 +22,7 @@ mod port;
 mod router;
 mod view;
 
-pub use change::{Change, Key, Object};
+pub use change::{Change, Key, Object, ViewContent};
 pub use error::{Invalid, Problem};
 pub use id::{Identity, Vni, VrfId};
 pub use mac::{Mac, ParseMacError};

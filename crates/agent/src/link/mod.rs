@@ -18,10 +18,10 @@ use crate::agent::{AgentError, Upstream, run_with};
 use crate::asks::AgentAnswers;
 use crate::config::{Config, ControllerConfig, Mtu};
 use crate::metrics::Metrics;
-use crate::view::{self, Progress, ViewUpdate};
+use crate::view::{self, Progress, ViewContent};
 use granting::Grants;
 use journal::Journal;
-use osier_fleet::client::{Backoff, ClientOptions, ControllerClient, ViewContent};
+use osier_fleet::client::{Backoff, ClientOptions, ControllerClient};
 use osier_fleet::{Fault, client};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -89,7 +89,7 @@ pub(crate) async fn run(
 /// Passes the view on, and tells the controller up to where it is real.
 async fn relay(
     mut told: mpsc::Receiver<client::ViewUpdate>,
-    updates: mpsc::Sender<ViewUpdate>,
+    updates: mpsc::Sender<ViewContent>,
     mut heard: watch::Receiver<Progress>,
     client: &ControllerClient,
     grants: &Grants,
@@ -101,7 +101,7 @@ async fn relay(
             update = told.recv() => {
                 let Some(update) = update else { return };
                 waiting.push_back(update.position());
-                if updates.send(converted(update.content)).await.is_err() {
+                if updates.send(update.content).await.is_err() {
                     return std::future::pending().await;
                 }
             }
@@ -117,12 +117,5 @@ async fn relay(
                 }
             }
         }
-    }
-}
-
-fn converted(content: ViewContent) -> ViewUpdate {
-    match content {
-        ViewContent::Snapshot { fabric, objects } => ViewUpdate::Snapshot { fabric, objects },
-        ViewContent::Changes { fabric, changes } => ViewUpdate::Changes { fabric, changes },
     }
 }

@@ -1,7 +1,7 @@
 //! Views as text: a YAML document with what holds for the whole cluster (`fabric`), and the
 //! objects of the model (`objects`).
 
-use super::ViewUpdate;
+use super::ViewContent;
 use osier_model::{Change, Fabric, Invalid, Key, NodeName, Object, View};
 use serde::Deserialize;
 use std::collections::BTreeSet;
@@ -97,7 +97,7 @@ impl ViewDocument {
     }
 }
 
-impl From<ViewDocument> for ViewUpdate {
+impl From<ViewDocument> for ViewContent {
     fn from(ViewDocument { fabric, objects }: ViewDocument) -> Self {
         Self::Snapshot { fabric, objects }
     }

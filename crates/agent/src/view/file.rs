@@ -1,7 +1,7 @@
 //! A file as the view's source, until a controller sends it. It is looked at each second. One that
 //! is wrong is refused with the reason, and the last good one stays.
 
-use super::{ViewDocument, ViewError, ViewUpdate};
+use super::{ViewContent, ViewDocument, ViewError};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 use tokio::sync::mpsc;
@@ -39,7 +39,7 @@ impl ViewFile {
     /// Looks at the file again and again, and tells of what is wrong, until nobody listens.
     pub async fn watch(
         mut self,
-        updates: mpsc::Sender<ViewUpdate>,
+        updates: mpsc::Sender<ViewContent>,
         mut refused: impl FnMut(&ViewError) + Send,
     ) {
         let mut ticks = tokio::time::interval(POLL);

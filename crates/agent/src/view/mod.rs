@@ -1,6 +1,6 @@
 //! The node's view: what the agent is told of the cluster.
 //!
-//! Whoever tells it is a *source*: a producer at the other end of a channel of [`ViewUpdate`]s. A
+//! Whoever tells it is a *source*: a producer at the other end of a channel of [`ViewContent`]s. A
 //! file is one (`file`), a controller's stream another. [`Said`] keeps what the source said last
 //! and finds what differs; what a view means is the model's and the compiler's.
 
@@ -9,33 +9,13 @@ pub mod file;
 mod said;
 
 pub use document::{ViewDocument, ViewError};
+pub use osier_model::ViewContent;
 pub use said::{Said, Taken};
 
-use osier_model::{Change, Fabric, Object};
 use tokio::sync::mpsc;
 
 /// Updates that wait for the agent. A source that is faster waits.
 const QUEUE: usize = 16;
-
-/// One message of a source.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ViewUpdate {
-    /// All of it: what it does not have is gone. The first message of a source, and the first
-    /// after a break. A wrong one is refused whole, and the last good view stays.
-    Snapshot {
-        /// What holds for the whole cluster.
-        fabric: Fabric,
-        /// Objects, in any order.
-        objects: Vec<Object>,
-    },
-    /// Steps from what was said before, in order. A wrong step is left out; the others hold.
-    Changes {
-        /// What holds for the whole cluster, if that changed.
-        fabric: Option<Fabric>,
-        /// The steps.
-        changes: Vec<Change>,
-    },
-}
 
 /// How far a source's updates have become real.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -47,10 +27,10 @@ pub struct Progress {
 }
 
 /// The agent's end of a source. When the other end is dropped the last view stays.
-pub type ViewUpdates = mpsc::Receiver<ViewUpdate>;
+pub type ViewUpdates = mpsc::Receiver<ViewContent>;
 
 /// A source's end and the agent's.
-pub fn channel() -> (mpsc::Sender<ViewUpdate>, ViewUpdates) {
+pub fn channel() -> (mpsc::Sender<ViewContent>, ViewUpdates) {
     mpsc::channel(QUEUE)
 }
 

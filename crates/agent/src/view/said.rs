@@ -3,7 +3,7 @@
 //! It is whole and valid at any time. This node itself never goes from it: its tunnel and its pods
 //! would go along.
 
-use super::ViewUpdate;
+use super::ViewContent;
 use ipnet::IpNet;
 use osier_model::{Change, Fabric, Invalid, Key, Node, NodeName, Object, Problem, View};
 use std::collections::BTreeMap;
@@ -58,10 +58,10 @@ impl Said {
     }
 
     /// Takes an update in. On an error all is as it was.
-    pub fn take(&mut self, update: ViewUpdate) -> Result<Taken, Invalid> {
+    pub fn take(&mut self, update: ViewContent) -> Result<Taken, Invalid> {
         match update {
-            ViewUpdate::Snapshot { fabric, objects } => self.replace(fabric, objects),
-            ViewUpdate::Changes { fabric, changes } => self.step(fabric, changes),
+            ViewContent::Snapshot { fabric, objects } => self.replace(fabric, objects),
+            ViewContent::Changes { fabric, changes } => self.step(fabric, changes),
         }
     }
 
@@ -216,7 +216,7 @@ mod tests {
         assert!(
             matches!(&taken.changes[0], Change::Delete(Key::Network(n)) if n.as_str() == "pods")
         );
-        let update = ViewUpdate::Changes { fabric: None, changes: taken.changes };
+        let update = ViewContent::Changes { fabric: None, changes: taken.changes };
         assert!(stepped.take(update).unwrap().refused.is_empty());
         assert_eq!(stepped.view(), said(&text).view());
     }
@@ -228,7 +228,7 @@ mod tests {
         let swapped = VIEW.replace("vni: 1,", "vni: 7,") + &blue.replace("vni: 7", "vni: 1");
         let mut stepped = view.clone();
         let changes = view.take(parse(&swapped).unwrap().into()).unwrap().changes;
-        let taken = stepped.take(ViewUpdate::Changes { fabric: None, changes }).unwrap();
+        let taken = stepped.take(ViewContent::Changes { fabric: None, changes }).unwrap();
         assert!(taken.refused.is_empty(), "{:?}", taken.refused);
         assert_eq!(stepped.view(), view.view());
     }
@@ -240,11 +240,11 @@ mod tests {
         let twice = object("{ kind: network, name: blue, vni: 1 }");
         let right = object("{ kind: network, name: green, vni: 9 }");
         let changes = vec![Change::Put(twice.clone()), Change::Put(right)];
-        let taken = view.take(ViewUpdate::Changes { fabric: None, changes }).unwrap();
+        let taken = view.take(ViewContent::Changes { fabric: None, changes }).unwrap();
         assert_eq!((taken.changes.len(), taken.refused.len()), (1, 1));
         let before = view.view().clone();
         let objects = vec![twice, object("{ kind: network, name: red, vni: 1 }")];
-        let update = ViewUpdate::Snapshot { fabric: Fabric::default(), objects };
+        let update = ViewContent::Snapshot { fabric: Fabric::default(), objects };
         assert!(view.take(update).is_err());
         assert_eq!(view.view(), &before);
     }
@@ -260,7 +260,7 @@ mod tests {
         assert_eq!(said, "node n1: blocks[0]: 10.1.1.0/24 overlaps 10.1.0.0/16 of node n2");
         let document = parse(&format!("objects:\n{}", other("10.1.1.128/25"))).unwrap();
         let changes = document.objects.into_iter().map(Change::Put).collect();
-        let taken = view.take(ViewUpdate::Changes { fabric: None, changes }).unwrap();
+        let taken = view.take(ViewContent::Changes { fabric: None, changes }).unwrap();
         assert_eq!((taken.changes.len(), taken.refused.len()), (0, 1));
         // A block may move.
         let moved = VIEW.replace("10.1.1.0/24, ", "") + &other("10.1.1.0/24");
@@ -282,7 +282,7 @@ mod tests {
             });
             let (fabric, objects) = (Fabric::default(), objects.to_vec());
             let refused = Said::new("n1".parse().unwrap())
-                .take(ViewUpdate::Snapshot { fabric, objects })
+                .take(ViewContent::Snapshot { fabric, objects })
                 .is_err();
             let net = |text: &str| text.parse::<IpNet>().unwrap();
             let meet = |one: &str, other: &str| {
@@ -302,7 +302,7 @@ mod tests {
         assert_eq!(view.view().nodes().len(), 2);
         let changes = vec![Change::Delete(Key::Node("n1".parse().unwrap()))];
         let fabric = Some(Fabric::default());
-        let taken = view.take(ViewUpdate::Changes { fabric, changes }).unwrap();
+        let taken = view.take(ViewContent::Changes { fabric, changes }).unwrap();
         assert!(taken.fabric && taken.changes.is_empty());
         assert!(view.own_node().is_some() && view.view().fabric().cluster.is_empty());
     }

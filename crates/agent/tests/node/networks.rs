@@ -5,7 +5,7 @@ use crate::lab::{
 };
 use osier_agent::Upstream;
 use osier_agent::controller::{Answer, AskError, Controller, PortRequest};
-use osier_agent::view::{ViewDocument, ViewUpdate, channel};
+use osier_agent::view::{ViewContent, ViewDocument, channel};
 use osier_model::{Change, Identity, Key, Limits, Mac, NodeName, Object, Port, PortKey};
 use osier_testbed::{Fabric, Family, Lab, Netns, traffic, wait_until};
 use serde_json::json;
@@ -266,7 +266,7 @@ fn a_controller_sends_the_view_and_gives_addresses() {
     assert_eq!(pod.fails("ADD")["code"], 11);
     let more = ViewDocument::parse(&(text + NETWORKS), Path::new("/view")).unwrap();
     let changes = more.objects.into_iter().map(Change::Put).collect();
-    updates.blocking_send(ViewUpdate::Changes { fabric: None, changes }).unwrap();
+    updates.blocking_send(ViewContent::Changes { fabric: None, changes }).unwrap();
     let given = wait_until("the network to be known", PATIENCE, || {
         let output = pod.call("ADD");
         if output.status.success() { Ok(succeeds(&output)) } else { Err(format!("{output:?}")) }
@@ -284,7 +284,7 @@ fn a_controller_sends_the_view_and_gives_addresses() {
     let gone = Change::Delete(Key::Network("red-2".parse().unwrap()));
     let object = more_than_once();
     let changes = vec![gone, Change::Put(object)];
-    updates.blocking_send(ViewUpdate::Changes { fabric: None, changes }).unwrap();
+    updates.blocking_send(ViewContent::Changes { fabric: None, changes }).unwrap();
     drop(updates);
     reaches(&pod.netns, "10.5.0.1");
     succeeds(&pod.call("DEL"));

@@ -19,6 +19,7 @@ pub use backoff::Backoff;
 pub use cache::CacheError;
 pub use credentials::{Credentials, CredentialsError};
 pub use join::{JoinError, Joined, join};
+pub use osier_model::ViewContent;
 pub use transport::{BoxIo, Renewal, TlsTransport, Transport};
 
 use crate::ask::Ask;
@@ -27,7 +28,7 @@ use crate::wire::proto::fleet_client::FleetClient;
 use cache::Cache;
 use futures_util::future::BoxFuture;
 use held::Held;
-use osier_model::{Change, Fabric, NodeName, Object};
+use osier_model::NodeName;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,25 +64,6 @@ pub struct ViewUpdate {
     pub revision: u64,
     /// What it is.
     pub content: ViewContent,
-}
-
-/// What an update says.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ViewContent {
-    /// All of the view. The first update, and the only one of its kind.
-    Snapshot {
-        /// What holds for the whole cluster.
-        fabric: Fabric,
-        /// Each object once.
-        objects: Vec<Object>,
-    },
-    /// Steps, in an order in which each can be made. They may be none.
-    Changes {
-        /// What holds for the whole cluster, if that changed.
-        fabric: Option<Fabric>,
-        /// The steps.
-        changes: Vec<Change>,
-    },
 }
 
 /// How it is between the agent and its controller.
