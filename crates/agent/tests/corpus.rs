@@ -5,36 +5,25 @@
 #[path = "../../../fuzz/src/agent.rs"]
 #[allow(unreachable_pub, reason = "public to the fuzz targets")]
 mod bodies;
+#[path = "../../../fuzz/src/replay.rs"]
+mod replay;
 
 use bodies::TARGETS;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::LazyLock;
 
 type Inputs = Vec<(PathBuf, Vec<u8>)>;
 
-fn corpus(target: &str) -> Inputs {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
-    let entries = std::fs::read_dir(&folder).unwrap_or_else(|e| panic!("{target}: {e}"));
-    let mut inputs: Vec<_> = entries
-        .map(|entry| entry.unwrap().path())
-        .map(|path| (path.clone(), std::fs::read(&path).unwrap()))
-        .collect();
-    inputs.sort();
-    assert!(!inputs.is_empty(), "{target} has no inputs");
-    inputs
+#[test]
+fn every_target_has_a_body_and_a_corpus() {
+    replay::assert_complete("agent_", TARGETS);
 }
 
 #[test]
 fn no_input_of_the_corpus_fails() {
-    for (target, body) in TARGETS {
-        for (path, input) in corpus(target) {
-            // Shown if the body panics.
-            println!("{}", path.display());
-            body(&input);
-        }
-    }
+    replay::assert_survived(TARGETS);
 }
 
 proptest! {
@@ -49,7 +38,7 @@ proptest! {
     ) {
         for (target, body) in TARGETS {
             static INPUTS: LazyLock<BTreeMap<&str, Inputs>> =
-                LazyLock::new(|| TARGETS.iter().map(|(name, _)| (*name, corpus(name))).collect());
+                LazyLock::new(|| TARGETS.iter().map(|(name, _)| (*name, replay::inputs(name))).collect());
             let inputs = &INPUTS[target];
             let mut input = inputs[pick.index(inputs.len())].1.clone();
             for (at, byte) in &changes {

@@ -8,6 +8,8 @@
 #[allow(unreachable_pub, reason = "public to the fuzz targets")]
 mod bodies;
 mod generator;
+#[path = "../../../fuzz/src/replay.rs"]
+mod replay;
 
 use bodies::TARGETS;
 use generator::{Rng, Scope};
@@ -16,44 +18,19 @@ use osier_openflow::group::{Group, GroupMod};
 use osier_openflow::message::Message;
 use osier_openflow::meter::{Meter, MeterMod};
 use osier_openflow::wire::Writer;
-use std::collections::BTreeSet;
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
-
-fn fuzz(part: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz").join(part)
-}
-
-/// Names in a directory of this crate's targets, without their extension.
-fn names(directory: &str) -> BTreeSet<String> {
-    let entries = fs::read_dir(fuzz(directory)).unwrap_or_else(|e| panic!("{directory}: {e}"));
-    let stem = |path: &Path| path.file_stem().unwrap().to_string_lossy().into_owned();
-    entries.map(|e| stem(&e.unwrap().path())).filter(|name| name.starts_with("of_")).collect()
-}
 
 #[test]
 fn every_target_has_a_body_and_a_corpus() {
-    let listed: BTreeSet<String> = TARGETS.iter().map(|(name, _)| (*name).to_owned()).collect();
-    assert_eq!(names("fuzz_targets"), listed);
-    assert_eq!(names("corpus"), listed);
+    replay::assert_complete("of_", TARGETS);
 }
 
 #[test]
 fn no_input_of_the_corpus_fails() {
-    for (name, body) in TARGETS {
-        let directory = fuzz("corpus").join(name);
-        let mut inputs = 0;
-        for entry in fs::read_dir(&directory).unwrap_or_else(|e| panic!("{name}: {e}")) {
-            let path = entry.unwrap().path();
-            // Shown if the body panics.
-            println!("{}", path.display());
-            body(&fs::read(&path).unwrap());
-            inputs += 1;
-        }
-        assert!(inputs > 0, "{name} has no inputs in {}", directory.display());
-    }
+    replay::assert_survived(TARGETS);
 }
 
 // === seeds ===
@@ -63,7 +40,7 @@ fn seed(target: &str, input: &[u8]) {
     assert!(TARGETS.iter().any(|(name, _)| *name == target), "{target}");
     let mut hasher = DefaultHasher::new();
     input.hash(&mut hasher);
-    let directory = fuzz("corpus").join(target);
+    let directory = replay::fuzz("corpus").join(target);
     fs::create_dir_all(&directory).unwrap();
     fs::write(directory.join(format!("{:016x}", hasher.finish())), input).unwrap();
 }
