@@ -58,6 +58,15 @@ struct Blob {
     bytes: Vec<u8>,
 }
 
+/// An image in pieces.
+struct Packed {
+    blobs: Vec<Blob>,
+    sizes: Vec<u64>,
+    /// The manifest, as the index names it.
+    described: Value,
+    digest: String,
+}
+
 // === impl Image ===
 
 impl Image {
@@ -68,6 +77,27 @@ impl Image {
 
     /// Writes the archive: the whole of it, or nothing.
     pub fn write(&self, path: &Path, compression: Compression) -> Result<Written, ImageError> {
+        let Packed { blobs, sizes, described, digest } = self.pack(compression)?;
+        let bytes = write_archive(&blobs, &[described], path)?;
+        Ok(Written { digest, layers: sizes, bytes })
+    }
+
+    /// Writes several images into one archive, where what they share is kept once: its bytes.
+    pub fn write_all(
+        images: &[Self],
+        path: &Path,
+        compression: Compression,
+    ) -> Result<u64, ImageError> {
+        let (mut blobs, mut manifests) = (Vec::new(), Vec::new());
+        for image in images {
+            let packed = image.pack(compression)?;
+            blobs.extend(packed.blobs);
+            manifests.push(packed.described);
+        }
+        write_archive(&blobs, &manifests, path)
+    }
+
+    fn pack(&self, compression: Compression) -> Result<Packed, ImageError> {
         let tag = tag(&self.reference)?;
         let mut blobs = Vec::new();
         let mut bare = Vec::new();
@@ -97,17 +127,9 @@ impl Image {
             "io.containerd.image.name": self.reference,
             "org.opencontainers.image.ref.name": tag,
         });
-        let index = json!({
-            "schemaVersion": 2,
-            "mediaType": "application/vnd.oci.image.index.v1+json",
-            "manifests": [described],
-        });
         let digest = manifest.digest.clone();
         blobs.extend([config, manifest]);
-        let bytes = archive(&blobs, &index).map_err(ImageError::Layer)?;
-        replace(path, &bytes)
-            .map_err(|source| ImageError::Write { path: path.to_owned(), source })?;
-        Ok(Written { digest, layers: sizes, bytes: bytes.len() as u64 })
+        Ok(Packed { blobs, sizes, described, digest })
     }
 
     fn config(&self, layers: &[String]) -> Value {
@@ -170,6 +192,17 @@ fn sha256(bytes: &[u8]) -> String {
         let _ = write!(text, "{byte:02x}");
     }
     text
+}
+
+fn write_archive(blobs: &[Blob], manifests: &[Value], path: &Path) -> Result<u64, ImageError> {
+    let index = json!({
+        "schemaVersion": 2,
+        "mediaType": "application/vnd.oci.image.index.v1+json",
+        "manifests": manifests,
+    });
+    let bytes = archive(blobs, &index).map_err(ImageError::Layer)?;
+    replace(path, &bytes).map_err(|source| ImageError::Write { path: path.to_owned(), source })?;
+    Ok(bytes.len() as u64)
 }
 
 fn archive(blobs: &[Blob], index: &Value) -> io::Result<Vec<u8>> {

@@ -9,7 +9,21 @@ use std::process::Command;
 
 /// Which of our crates each may use, outside of its tests. What is not named may use none.
 const MAY_USE: &[(&str, &[&str])] = &[
-    ("osier", &["osier-agent", "osier-controller", "osier-lab", "osier-resource", "osier-store"]),
+    (
+        "osier",
+        &[
+            "osier-agent",
+            "osier-controller",
+            "osier-kubernetes",
+            "osier-lab",
+            "osier-resource",
+            "osier-store",
+        ],
+    ),
+    (
+        "osier-kubernetes",
+        &["osier-controller", "osier-fleet", "osier-model", "osier-resource", "osier-store"],
+    ),
     (
         "osier-agent",
         &[
@@ -22,6 +36,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "osier-southbound",
         ],
     ),
+    ("osier-kubelab", &["osier-oci", "osier-testbed"]),
     ("osier-lab", &["osier-testbed"]),
     ("osier-compiler", &["osier-model", "osier-openflow"]),
     ("osier-resource", &["osier-model"]),

@@ -1,0 +1,3 @@
+//! `kubelab`: a Kubernetes cluster for developers. See `make k8s`.
+
+fn main() {}
