@@ -185,7 +185,8 @@ fn compressed(tar: Vec<u8>, compression: Compression) -> Result<Blob, ImageError
     Ok(Blob { media_type, digest: sha256(&bytes), bytes })
 }
 
-fn sha256(bytes: &[u8]) -> String {
+/// The digest of bytes as images write it: `sha256:e3b0…`.
+pub fn sha256(bytes: &[u8]) -> String {
     let mut text = String::from("sha256:");
     for byte in digest(&SHA256, bytes).as_ref() {
         // Writing to a string cannot fail.

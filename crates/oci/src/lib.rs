@@ -22,6 +22,6 @@ mod layer;
 mod libraries;
 
 pub use error::ImageError;
-pub use image::{Compression, Image, Written};
+pub use image::{Compression, Image, Written, sha256};
 pub use layer::Layer;
 pub use libraries::{Library, libraries};

@@ -1,16 +1,25 @@
 //! The project's own tools, run as `cargo xtask TOOL`.
 
 mod check;
+mod deploy;
 mod docs;
+mod image;
 mod rows;
 
 use anyhow::{Result, bail};
 
 fn main() -> Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(2).collect();
     match std::env::args().nth(1).as_deref() {
-        Some("check") => check::run().and_then(|()| docs::check()),
+        Some("check") => {
+            check::run()?;
+            docs::check()?;
+            deploy::check()
+        }
+        Some("deploy") => deploy::run(&arguments),
         Some("docs") => docs::write(),
+        Some("image") => image::run(&arguments),
         Some("rows") => rows::write_all(),
-        _ => bail!("usage: cargo xtask check|docs|rows"),
+        _ => bail!("usage: cargo xtask check|deploy|docs|image|rows"),
     }
 }
