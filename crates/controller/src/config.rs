@@ -1,5 +1,9 @@
 //! The controller's configuration: one TOML file in which everything has a default that works.
 
+mod kubernetes;
+
+pub use kubernetes::{AddressSource, BlockMasks, BlockRest, KubernetesConfig, LeaseConfig};
+
 use crate::engine::AllocationRules;
 use serde::Deserialize;
 use std::io;
@@ -32,6 +36,8 @@ pub struct Config {
     pub audit: AuditConfig,
     /// What is given out.
     pub allocation: AllocationConfig,
+    /// Kubernetes, if the model comes from there.
+    pub kubernetes: Option<KubernetesConfig>,
 }
 
 /// The API.
@@ -147,6 +153,7 @@ impl Default for Config {
             limits: Limits::default(),
             audit: AuditConfig::default(),
             allocation: AllocationConfig::default(),
+            kubernetes: None,
         }
     }
 }
@@ -243,7 +250,8 @@ impl Config {
             ("audit.file_bytes", self.audit.file_bytes, 4096..=1 << 40, "at least 4096"),
             ("audit.files", self.audit.files.into(), 1..=1000, "1 to 1000"),
         ];
-        for (key, found, range, allowed) in checks {
+        let kubernetes = self.kubernetes.iter().flat_map(KubernetesConfig::ranges);
+        for (key, found, range, allowed) in checks.into_iter().chain(kubernetes) {
             if !range.contains(&found) {
                 return Err(ConfigError::Range { path: path.to_owned(), key, found, allowed });
             }
@@ -281,7 +289,8 @@ impl Config {
         self.state_dir.join("audit.log")
     }
 
-    pub(crate) fn rules(&self) -> AllocationRules {
+    /// How much is given at once, and when again.
+    pub fn rules(&self) -> AllocationRules {
         AllocationRules {
             block_v4: self.allocation.block_v4,
             block_v6: self.allocation.block_v6,

@@ -8,7 +8,8 @@ use crate::credentials::{self, CredentialError, Credentials, Role};
 use crate::engine::{Engine, StartError, Started};
 use crate::joins::{self, Doorkeeper};
 use crate::metrics::Metrics;
-use crate::nodes::Nodes;
+use crate::nodes::{NodeStates, Nodes};
+use crate::northbound::Northbound;
 use crate::pki::{self, Certificates, PkiError};
 use osier_fleet::server::{Agents, FleetServer, ServerOptions, accept};
 use osier_fleet::{Authority, Fingerprint};
@@ -81,6 +82,8 @@ pub struct Controller {
     pub resources: usize,
     /// How long it took to read them.
     pub took: Duration,
+    states: NodeStates,
+    metrics: Metrics,
     engine: Engine,
     engine_task: JoinHandle<Result<(), Unavailable>>,
     parts: JoinSet<&'static str>,
@@ -97,7 +100,7 @@ impl Controller {
         let opened = tokio::task::spawn_blocking(move || Embedded::open(path, Options::default()));
         let store = opened.await.map_err(|_| ControllerError::Ended("opening the store"))??;
         let store = Arc::new(store);
-        Self::begin(config, Arc::clone(&store) as Arc<dyn Store>, Some(store)).await
+        Self::begin(config, Arc::clone(&store) as Arc<dyn Store>, Some(store), None).await
     }
 
     /// The same, with a store that is open already.
@@ -106,17 +109,32 @@ impl Controller {
         store: Arc<dyn Store>,
     ) -> Result<Self, ControllerError> {
         prepare(&config)?;
-        Self::begin(config, store, None).await
+        Self::begin(config, store, None, None).await
+    }
+
+    /// The same, where somebody else owns the model: nobody writes it by the API.
+    pub async fn with_northbound(
+        config: Config,
+        store: Arc<dyn Store>,
+        northbound: Arc<dyn Northbound>,
+    ) -> Result<Self, ControllerError> {
+        prepare(&config)?;
+        Self::begin(config, store, None, Some(northbound)).await
     }
 
     async fn begin(
         config: Config,
         store: Arc<dyn Store>,
         embedded: Option<Arc<Embedded>>,
+        northbound: Option<Arc<dyn Northbound>>,
     ) -> Result<Self, ControllerError> {
         let metrics = Metrics::default();
         let authority = Arc::new(pki::authority(store.as_ref(), &config.cluster).await?);
-        let first_credential = first_credential(&config)?;
+        let first_credential = match &northbound {
+            // Who may come in is known there.
+            Some(_) => None,
+            None => first_credential(&config)?,
+        };
         let (credentials, local) = Credentials::open(&config.credentials())?;
         let api_listener = listen(config.api.listen).await?;
         let fleet_listener = listen(config.fleet.listen).await?;
@@ -134,13 +152,21 @@ impl Controller {
                 .map_err(|source| ControllerError::File { path: config.audit_log(), source })?;
         let (stop, stopping) = watch::channel(false);
         let mut parts = JoinSet::new();
-        let fleet =
-            Fleet { config: &config, engine: &engine, nodes: &nodes, certificates: &certificates };
+        let fleet = Fleet {
+            config: &config,
+            engine: &engine,
+            nodes: &nodes,
+            certificates: &certificates,
+            northbound: &northbound,
+        };
         let agents = fleet.start(&mut parts, fleet_listener, stopping.clone());
         nodes.with_agents(agents.clone());
         let tls = certificates.api()?;
         let renewing = stopping.clone();
+        let states = nodes.states();
         let api = Api {
+            northbound,
+            metrics: metrics.clone(),
             buckets: api::Buckets::default(),
             watches: Arc::new(Semaphore::new(config.limits.watches)),
             config,
@@ -153,7 +179,6 @@ impl Controller {
             credentials,
             certificates: Arc::clone(&certificates),
             audit,
-            metrics,
             stopping,
         };
         parts.spawn(async move {
@@ -175,6 +200,8 @@ impl Controller {
             first_credential,
             resources,
             took,
+            states,
+            metrics,
             engine,
             engine_task,
             parts,
@@ -185,6 +212,16 @@ impl Controller {
     /// The engine, for who changes the model without the API.
     pub fn engine(&self) -> &Engine {
         &self.engine
+    }
+
+    /// How the nodes are.
+    pub fn states(&self) -> &NodeStates {
+        &self.states
+    }
+
+    /// What it counts.
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
     }
 
     /// Runs until it is told to stop, or cannot go on.
@@ -225,6 +262,7 @@ struct Fleet<'a> {
     engine: &'a Engine,
     nodes: &'a Nodes,
     certificates: &'a Arc<Certificates>,
+    northbound: &'a Option<Arc<dyn Northbound>>,
 }
 
 // === impl Fleet ===
@@ -241,7 +279,8 @@ impl Fleet<'_> {
             certificate_lifetime: Duration::from_hours(fleet.certificate_hours.into()),
             ..ServerOptions::default()
         };
-        let doorkeeper = Doorkeeper { engine: self.engine.clone(), mtu: fleet.mtu };
+        let (engine, northbound) = (self.engine.clone(), self.northbound.clone());
+        let doorkeeper = Doorkeeper { engine, mtu: fleet.mtu, northbound };
         let server = FleetServer::new(
             Arc::new(self.engine.hub().clone()),
             Arc::new(self.nodes.clone()),
@@ -249,7 +288,10 @@ impl Fleet<'_> {
             Arc::clone(&self.certificates.authority),
             options,
         )
-        .with_attachments(Arc::new(Ports { engine: self.engine.clone() }));
+        .with_attachments(Arc::new(Ports {
+            engine: self.engine.clone(),
+            northbound: self.northbound.clone(),
+        }));
         let agents = server.agents();
         let incoming = accept(listener, &self.certificates.fleet, fleet.connections);
         parts.spawn(async move {

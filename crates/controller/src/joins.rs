@@ -1,18 +1,35 @@
 //! Nodes that join: tokens are made here, kept in the store as hashes, and used up there.
 
 use crate::engine::{Engine, Operation, PAUSES, Write, WriteError, key, token_key};
+use crate::northbound::Northbound;
 use futures_util::future::BoxFuture;
 use osier_fleet::{Authority, JoinRefused, Joins, NodeConfiguration, Redemption, Token};
-use osier_model::NodeName;
+use osier_model::{Key, NodeName, Object};
 use std::collections::BTreeSet;
 use std::error::Error;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 /// Lets nodes in.
 pub(crate) struct Doorkeeper {
     pub(crate) engine: Engine,
     pub(crate) mtu: Option<u16>,
+    pub(crate) northbound: Option<Arc<dyn Northbound>>,
+}
+
+impl Doorkeeper {
+    /// A node that its owner lets in; the model has it already.
+    async fn known(&self, node: &NodeName) -> Result<NodeConfiguration, JoinRefused> {
+        let found = self.engine.hub().get(&Key::Node(node.clone()));
+        let found = found.and_then(|shared| match shared.object() {
+            Object::Node(node) => Some(node.clone()),
+            _ => None,
+        });
+        let why = "it has no addresses for pods yet, or no address of its own".to_owned();
+        let found = found.ok_or_else(|| JoinRefused::Store(node.clone(), why))?;
+        Ok(NodeConfiguration::of(&found, &self.engine.fabric().await, self.mtu))
+    }
 }
 
 impl Joins for Doorkeeper {
@@ -21,6 +38,10 @@ impl Joins for Doorkeeper {
         redemption: &'a Redemption,
     ) -> BoxFuture<'a, Result<NodeConfiguration, JoinRefused>> {
         Box::pin(async move {
+            if let Some(northbound) = &self.northbound {
+                northbound.admit(redemption).await?;
+                return self.known(&redemption.node).await;
+            }
             let failed = |why: String| JoinRefused::Store(redemption.node.clone(), why);
             let write = Write::one(Operation::Redeem(redemption.clone()));
             let written = self.engine.write(write).await.map_err(|error| match error {
@@ -66,6 +87,12 @@ pub(crate) async fn pause(
         false => Operation::Drop(key),
     };
     Ok(engine.write(Write::one(operation)).await?.position.revision.0)
+}
+
+/// A node that is paused, as the store has it: for a store that is filled before the controller
+/// starts.
+pub fn kept_pause(node: &NodeName) -> Option<(osier_store::Key, Vec<u8>)> {
+    Some((key(&format!("{PAUSES}{node}")).ok()?, b"{}".to_vec()))
 }
 
 /// The nodes that are paused.

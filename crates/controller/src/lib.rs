@@ -14,6 +14,7 @@ mod engine;
 mod joins;
 mod metrics;
 mod nodes;
+mod northbound;
 mod pki;
 mod trace;
 
@@ -22,5 +23,8 @@ pub use engine::{
     AllocationRules, Effect, Engine, Exhausted, Operation, Outcome, StartError, Started, Write,
     WriteError, Written,
 };
+pub use joins::kept_pause;
 pub use metrics::Metrics;
-pub use pki::PkiError;
+pub use nodes::NodeStates;
+pub use northbound::{Caller, NodeState, Northbound, Pod};
+pub use pki::{PkiError, certificate_pem, kept_authority};

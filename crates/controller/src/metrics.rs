@@ -29,6 +29,7 @@ pub struct Metrics {
     limited: Counter,
     audit_failures: Counter,
     certificates: Family<[(&'static str, String); 1], Seconds>,
+    kubernetes: Family<[(&'static str, String); 1], Gauge>,
 }
 
 /// From a tenth of a millisecond to some three seconds.
@@ -53,6 +54,7 @@ impl Default for Metrics {
             limited: Counter::default(),
             audit_failures: Counter::default(),
             certificates: Family::default(),
+            kubernetes: Family::default(),
         };
         let m = metrics.clone();
         r.register("requests", "Requests, by method, route and status", m.requests);
@@ -69,6 +71,8 @@ impl Default for Metrics {
         r.register("audit_failures", "Lines of the audit log that were lost", m.audit_failures);
         let help = "When a certificate ends, in seconds since 1970";
         r.register_with_unit("certificate_expiry", help, seconds, m.certificates);
+        let help = "What is wrong with objects of Kubernetes, by kind";
+        r.register("kubernetes_problems", help, m.kubernetes);
         Self { registry: Arc::new(r), ..metrics }
     }
 }
@@ -80,6 +84,12 @@ impl Metrics {
         // Writing to a string cannot fail.
         let _ = encode(&mut text, &self.registry);
         text
+    }
+
+    /// How many objects of Kubernetes have a problem of a kind.
+    pub fn kubernetes_problems(&self, kind: &str, count: usize) {
+        let gauge = self.kubernetes.get_or_create(&[("kind", kind.to_owned())]);
+        gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
     pub(crate) fn request(&self, method: &str, route: &str, status: u16, took: Duration) {

@@ -3,10 +3,11 @@
 
 use crate::engine::now;
 use crate::metrics::Metrics;
+use crate::northbound::NodeState;
 use osier_fleet::ask::{Ask, PauseState};
 use osier_fleet::server::{Agents, AskLimits};
 use osier_fleet::{AgentVersion, Applied, Hub, Report, Reports};
-use osier_model::{NodeName, Port};
+use osier_model::{Key, NodeName, Port};
 use osier_resource::{Condition, NodeStatus, Truth};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -14,6 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
+use tokio::sync::watch;
 
 /// A certificate that ends sooner was not renewed as it should have been.
 const ALARM: Duration = Duration::from_hours(4);
@@ -31,6 +33,15 @@ pub(crate) struct Nodes {
     metrics: Metrics,
     agents: Arc<OnceLock<Agents>>,
     state: Arc<Mutex<State>>,
+    /// How often something was heard.
+    news: watch::Sender<u64>,
+}
+
+/// How the nodes are, for who tells others of them.
+#[derive(Clone)]
+pub struct NodeStates {
+    nodes: Nodes,
+    news: watch::Receiver<u64>,
 }
 
 #[derive(Default)]
@@ -95,7 +106,28 @@ pub(crate) struct TunnelReport {
 impl Nodes {
     pub(crate) fn new(hub: Hub, metrics: Metrics, paused: BTreeSet<NodeName>) -> Self {
         let state = State { paused, ..State::default() };
-        Self { hub, metrics, agents: Arc::default(), state: Arc::new(Mutex::new(state)) }
+        let (agents, state) = (Arc::default(), Arc::new(Mutex::new(state)));
+        Self { hub, metrics, agents, state, news: watch::Sender::new(0) }
+    }
+
+    /// For who tells others of the nodes.
+    pub(crate) fn states(&self) -> NodeStates {
+        NodeStates { nodes: self.clone(), news: self.news.subscribe() }
+    }
+
+    /// All ports that nodes have told of, by name, and who is connected.
+    pub(crate) fn told(&self) -> (HashMap<String, Port>, BTreeSet<NodeName>) {
+        let state = self.lock();
+        let mut ports = HashMap::new();
+        let mut connected = BTreeSet::new();
+        for (node, heard) in &state.heard {
+            if heard.connected {
+                connected.insert(node.clone());
+            }
+            let told = heard.report.iter().flat_map(|report| &report.ports);
+            ports.extend(told.map(|port| (port.key.to_string(), port.clone())));
+        }
+        (ports, connected)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -223,6 +255,36 @@ impl Nodes {
         let heard = state.heard.entry(node.clone()).or_default();
         heard.last_seen = now();
         change(heard);
+        drop(state);
+        self.news.send_modify(|news| *news += 1);
+    }
+}
+
+// === impl NodeStates ===
+
+impl NodeStates {
+    /// Waits until something was heard since it was last asked.
+    pub async fn changed(&mut self) {
+        if self.news.changed().await.is_err() {
+            // Nobody will say anything any more.
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// How all nodes of the model are.
+    pub fn all(&self) -> Vec<NodeState> {
+        let (hub, state) = (&self.nodes.hub, self.nodes.lock());
+        hub.node_names().into_iter().map(|name| state.state_of(hub, name)).collect()
+    }
+
+    /// How a node is.
+    pub fn of(&self, name: &NodeName) -> NodeState {
+        self.nodes.lock().state_of(&self.nodes.hub, name.clone())
+    }
+
+    /// A node is no longer of the cluster.
+    pub fn forget(&self, name: &NodeName) {
+        self.nodes.forget(name);
     }
 }
 
@@ -274,6 +336,30 @@ impl Reports for Nodes {
 // === impl State ===
 
 impl State {
+    fn state_of(&self, hub: &Hub, name: NodeName) -> NodeState {
+        let report = self.report(hub, &name);
+        let heard = self.heard.get(&name);
+        let faults = heard.and_then(|heard| heard.applied.as_ref()).map(|applied| {
+            let port = |key: &Option<Key>| match key {
+                Some(Key::Port(key)) => Some(key.to_string()),
+                _ => None,
+            };
+            applied.faults.iter().take(MOST).map(|f| (port(&f.key), f.text.clone())).collect()
+        });
+        let told = heard.and_then(|heard| heard.report.as_ref());
+        NodeState {
+            connected: report.connected,
+            converged: report.converged,
+            applied: report.applied_revision.filter(|_| report.connected),
+            differs: report.differs,
+            faults: faults.unwrap_or_default(),
+            addresses: told.map(|told| {
+                told.ports.iter().flat_map(|port| port.addresses.iter().copied()).collect()
+            }),
+            name,
+        }
+    }
+
     fn report(&self, hub: &Hub, name: &NodeName) -> NodeReport {
         let nothing = Heard::default();
         let heard = self.heard.get(name).unwrap_or(&nothing);

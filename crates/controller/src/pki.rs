@@ -63,8 +63,15 @@ pub(crate) async fn authority(store: &dyn Store, cluster: &str) -> Result<Author
     Ok(authority)
 }
 
+/// An authority that is kept elsewhere, as the store has it: for a store that is filled before the
+/// controller starts.
+pub fn kept_authority(certificate: String, key: String) -> (Key, Vec<u8>) {
+    let kept = serde_json::to_vec(&Kept { certificate, key }).unwrap_or_default();
+    (Key::new(AUTHORITY).expect("it is short and plain"), kept)
+}
+
 /// The authority's certificate, for clients.
-pub(crate) fn certificate_pem(authority: &Authority) -> String {
+pub fn certificate_pem(authority: &Authority) -> String {
     pem::encode(&pem::Pem::new("CERTIFICATE", authority.certificate().to_vec()))
 }
 

@@ -74,6 +74,18 @@ impl Resource {
         Ok(self)
     }
 
+    /// A resource that was there before, with the status that it had: only what it says is believed
+    /// of it, and the model still may refuse it.
+    pub fn restore(mut self, uid: String, now: String) -> Result<Self, Fault> {
+        self.validate()?;
+        let metadata = self.metadata_mut();
+        metadata.uid.get_or_insert(uid);
+        metadata.creation_timestamp.get_or_insert(now);
+        metadata.generation.get_or_insert(1);
+        metadata.resource_version = None;
+        Ok(self)
+    }
+
     /// This resource with the spec and the labels of another, by which it is replaced. Its
     /// generation counts specs; its status stays. A version that the other carries has to be this
     /// one's.

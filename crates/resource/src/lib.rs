@@ -28,7 +28,7 @@ pub use kind::{BadName, Kind, UnknownKind, port_key};
 pub use metadata::Metadata;
 pub use parse::{Fault, MAX_FILE, ParseError, Parsed, parse};
 pub use resource::{API_VERSION, Document, Resource};
-pub use schema::{components, openapi};
+pub use schema::{components, inlined, openapi};
 pub use spec::{FabricSpec, NetworkSpec, NodeSpec, PoolSpec, PortSpec, RouterSpec};
 pub use status::{
     Condition, FabricStatus, NetworkStatus, NodeStatus, PoolStatus, PortStatus, RouterStatus, Truth,

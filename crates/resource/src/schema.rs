@@ -38,7 +38,7 @@ pub fn openapi(title: &str, version: &str, paths: &Value) -> Value {
 }
 
 /// A kind's schema without references.
-pub(crate) fn inlined(kind: Kind) -> Value {
+pub fn inlined(kind: Kind) -> Value {
     of_kind(kind, &mut generator(true))
 }
 

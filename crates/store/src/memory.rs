@@ -1,4 +1,5 @@
-//! A store in memory, for tests and simulations: all that the embedded one does, but last.
+//! A store in memory: all that the embedded one does, but last. For tests and simulations, and for a
+//! controller whose truth is kept elsewhere.
 
 use crate::History;
 use crate::change::{Changes, Entry};
@@ -32,7 +33,11 @@ struct Documents(BTreeMap<Key, Entry>);
 impl Memory {
     /// An empty store.
     pub fn new(epoch: Epoch, history: History) -> Self {
-        let position = Position { epoch, revision: Revision(0) };
+        Self::starting_at(Position { epoch, revision: Revision(0) }, history)
+    }
+
+    /// An empty store that counts on from a position.
+    pub fn starting_at(position: Position, history: History) -> Self {
         let objects = Mutex::default();
         Self(Arc::new(State { objects, log: Log::new(position, history) }))
     }

@@ -70,6 +70,10 @@ impl ApiError {
         Self::new(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", said)
     }
 
+    pub(crate) fn read_only(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::METHOD_NOT_ALLOWED, "ReadOnly", message)
+    }
+
     pub(crate) fn too_large(most: usize) -> Self {
         let said = format!("the body is too large: at most {most} bytes; send it in parts");
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, "TooLarge", said)

@@ -5,7 +5,7 @@ use super::error::{ApiError, Code};
 use crate::audit::{Line, Note};
 use crate::credentials::{Credential, Role};
 use axum::extract::{Request, State};
-use axum::http::{Method, StatusCode, header};
+use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use std::collections::HashMap;
@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 
 /// Tries without a good credential, from one address: in a second, and at once.
 const STRANGERS: (u32, u32) = (10, 50);
+/// Where tokens are that are reviewed elsewhere: a proxy on the way keeps `Authorization` for itself.
+const REVIEWED: &str = "x-osier-authorization";
 /// Buckets that are kept at most; a stranger can make many.
 const BUCKETS: usize = 4096;
 
@@ -25,6 +27,8 @@ pub(crate) enum Access {
     Open,
     /// Who has a credential of this role, or of more.
     Role(Role),
+    /// Who may write; nobody where the model is another's.
+    Model,
 }
 
 /// A route that is guarded.
@@ -61,7 +65,7 @@ pub(crate) async fn guard(State(on): State<Guarded>, request: Request, next: Nex
     let api = &on.api;
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let peer = request.extensions().get::<Peer>().map(|peer| peer.0);
-    let caller = find(api, &request);
+    let caller = find(api, Shown::in_head(request.headers())).await;
     let limit = Duration::from_secs(api.config.limits.request_seconds.into());
     let response = match on.admit(caller.as_deref(), peer) {
         Ok(()) => match tokio::time::timeout(limit, next.run(request)).await {
@@ -77,7 +81,7 @@ pub(crate) async fn guard(State(on): State<Guarded>, request: Request, next: Nex
     api.metrics.request(method.as_str(), &on.path, status.as_u16(), begun.elapsed());
     let refused = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
     let is_change =
-        on.access == Access::Role(Role::Write) || !matches!(method, Method::GET | Method::HEAD);
+        on.access.needs() == Some(Role::Write) || !matches!(method, Method::GET | Method::HEAD);
     if is_change || refused {
         let note = response.extensions().get::<Note>().cloned();
         api.audit.log(&Line {
@@ -94,20 +98,49 @@ pub(crate) async fn guard(State(on): State<Guarded>, request: Request, next: Nex
     response
 }
 
-fn find(api: &Api, request: &Request) -> Option<Arc<Credential>> {
-    let value = request.headers().get(header::AUTHORIZATION)?.to_str().ok()?;
-    let (scheme, credential) = value.split_once(' ')?;
-    if !scheme.eq_ignore_ascii_case("bearer") {
-        return None;
+/// What a caller shows.
+struct Shown {
+    plain: Option<String>,
+    reviewed: Option<String>,
+}
+
+impl Shown {
+    fn in_head(head: &HeaderMap) -> Self {
+        let shown = |header: &str| -> Option<String> {
+            let (scheme, credential) = head.get(header)?.to_str().ok()?.split_once(' ')?;
+            scheme.eq_ignore_ascii_case("bearer").then(|| credential.trim().to_owned())
+        };
+        Self { plain: shown(header::AUTHORIZATION.as_str()), reviewed: shown(REVIEWED) }
     }
-    api.credentials.find(credential.trim())
+}
+
+async fn find(api: &Api, Shown { plain, reviewed }: Shown) -> Option<Arc<Credential>> {
+    if let Some(found) = plain.as_ref().and_then(|credential| api.credentials.find(credential)) {
+        return Some(found);
+    }
+    let token = reviewed.or(plain)?;
+    let caller = api.northbound.as_ref()?.review(&token).await?;
+    Some(Arc::new(Credential::reviewed(caller.name, caller.role)))
+}
+
+// === impl Access ===
+
+impl Access {
+    /// The role that it takes.
+    pub(crate) fn needs(self) -> Option<Role> {
+        match self {
+            Self::Open => None,
+            Self::Role(role) => Some(role),
+            Self::Model => Some(Role::Write),
+        }
+    }
 }
 
 // === impl Guarded ===
 
 impl Guarded {
     fn admit(&self, caller: Option<&Credential>, peer: Option<SocketAddr>) -> Result<(), ApiError> {
-        let Access::Role(needed) = self.access else { return Ok(()) };
+        let Some(needed) = self.access.needs() else { return Ok(()) };
         let limits = &self.api.config.limits;
         let (whose, rate) = match caller {
             Some(caller) => {
@@ -127,7 +160,12 @@ impl Guarded {
             let said = format!("credential {name} may {role}, but this needs {needed}");
             return Err(ApiError::forbidden(said));
         }
-        Ok(())
+        match &self.api.northbound {
+            Some(northbound) if self.access == Access::Model => {
+                Err(ApiError::read_only(northbound.read_only()))
+            }
+            _ => Ok(()),
+        }
     }
 }
 

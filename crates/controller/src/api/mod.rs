@@ -10,6 +10,7 @@ mod error;
 mod guard;
 mod nodes;
 mod openapi;
+mod pods;
 mod resources;
 mod routes;
 mod selector;
@@ -25,6 +26,7 @@ use crate::credentials::Credentials;
 use crate::engine::Engine;
 use crate::metrics::Metrics;
 use crate::nodes::Nodes;
+use crate::northbound::Northbound;
 use crate::pki::Certificates;
 use axum::body::{Body, Bytes};
 use axum::extract::Query;
@@ -57,6 +59,8 @@ pub(crate) struct Api {
     pub(crate) certificates: Arc<Certificates>,
     pub(crate) audit: Audit,
     pub(crate) metrics: Metrics,
+    /// Who owns the model, if not its users here.
+    pub(crate) northbound: Option<Arc<dyn Northbound>>,
     pub(crate) buckets: Buckets,
     pub(crate) watches: Arc<Semaphore>,
     /// Becomes true when the controller stops.

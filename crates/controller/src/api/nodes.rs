@@ -42,7 +42,7 @@ pub(super) async fn status(api: &Api) -> Result<Response, ApiError> {
             "leader": true,
             "startedAt": api.started,
             "store": {
-                "kind": "embedded",
+                "kind": if api.northbound.is_some() { "kubernetes" } else { "embedded" },
                 "epoch": position.epoch.to_string(),
                 "revision": position.revision.0,
                 "bytes": file,
@@ -101,6 +101,9 @@ pub(super) async fn token(api: &Api, name: &str, request: Request) -> Result<Res
 /// Stops reconciling on a node, or lets it go on.
 pub(super) async fn pause(api: &Api, name: &str, is_paused: bool) -> Result<Response, ApiError> {
     let node = known(api, name)?;
+    if let Some(northbound) = &api.northbound {
+        northbound.pause(&node, is_paused).await.map_err(ApiError::unavailable)?;
+    }
     let revision = joins::pause(&api.engine, &node, is_paused).await?;
     api.nodes.set_paused(&node, is_paused);
     let problem = agents::tell_pause(api, &node, is_paused).await;

@@ -1,6 +1,5 @@
 //! The published description of the API: OpenAPI 3.1, made from the routes and the resources' types.
 
-use super::guard::Access;
 use super::routes::{Route, routes};
 use serde_json::{Map, Value, json};
 use std::sync::OnceLock;
@@ -60,7 +59,7 @@ fn operation(route: &Route) -> Value {
         let content = json!({"application/merge-patch+json": {"schema": {"type": "object"}}});
         operation["requestBody"] = json!({"required": true, "content": content});
     }
-    if let Access::Role(role) = route.access {
+    if let Some(role) = route.access.needs() {
         operation["security"] = json!([{"credential": []}]);
         operation["description"] = format!("Needs a credential that may {role}.").into();
     }

@@ -3,7 +3,7 @@
 use super::error::ApiError;
 use super::guard::{Access, Guarded, guard};
 use super::resources::{ChangeQuery, ListQuery};
-use super::{Api, BASE, agents, bulk, nodes, openapi, query, resources, watch};
+use super::{Api, BASE, agents, bulk, nodes, openapi, pods, query, resources, watch};
 use crate::credentials::Role;
 use axum::Json;
 use axum::Router;
@@ -37,6 +37,7 @@ pub(super) struct Route {
 
 const READ: Access = Access::Role(Role::Read);
 const WRITE: Access = Access::Role(Role::Write);
+const MODEL: Access = Access::Model;
 const LIST: &[&str] = &["limit", "continue", "labelSelector", "watch", "resourceVersion"];
 const CHANGE: &[&str] = &["resourceVersion", "dryRun"];
 
@@ -142,19 +143,19 @@ fn of_kind(kind: Kind) -> Vec<Route> {
         Route::new(("get", &all), READ, format!("List or watch {}", kind.plural()), get(list))
             .gives(format!("{schema}List"))
             .query(LIST),
-        Route::new(("post", &all), WRITE, format!("Make a {schema}"), post(create))
+        Route::new(("post", &all), MODEL, format!("Make a {schema}"), post(create))
             .takes(schema)
             .gives(schema)
             .query(&["dryRun"]),
         Route::new(("get", &one), READ, format!("Read a {schema}"), get(read)).gives(schema),
-        Route::new(("put", &one), WRITE, format!("Replace a {schema}"), put(replace))
+        Route::new(("put", &one), MODEL, format!("Replace a {schema}"), put(replace))
             .takes(schema)
             .gives(schema)
             .query(CHANGE),
-        Route::new(("patch", &one), WRITE, format!("Merge into a {schema}"), patch(merge))
+        Route::new(("patch", &one), MODEL, format!("Merge into a {schema}"), patch(merge))
             .gives(schema)
             .query(CHANGE),
-        Route::new(("delete", &one), WRITE, format!("Delete a {schema}"), delete(remove))
+        Route::new(("delete", &one), MODEL, format!("Delete a {schema}"), delete(remove))
             .gives(schema)
             .query(CHANGE),
     ]
@@ -167,6 +168,7 @@ fn of_cluster() -> Vec<Route> {
     let remove = |State(api): On, r: Request| async move { bulk::delete(&api, r).await };
     let status = |State(api): On| async move { nodes::status(&api).await };
     let backup = |State(api): On| async move { nodes::backup(&api).await };
+    let pods = |State(api): On| async move { pods::list(&api) };
     let check = |State(api): On| async move { agents::check(&api).await };
     let trace = |State(api): On, r: Request| async move { agents::trace(&api, r).await };
     let token = |State(api): On, Path(name): Path<String>, r: Request| async move {
@@ -187,18 +189,19 @@ fn of_cluster() -> Vec<Route> {
     vec![
         Route::new(
             ("post", at("/apply")),
-            WRITE,
+            MODEL,
             "Make or replace all of these, or none",
             post(apply),
         ),
-        Route::new(("post", at("/delete")), WRITE, "Delete all of these, or none", post(remove)),
+        Route::new(("post", at("/delete")), MODEL, "Delete all of these, or none", post(remove)),
         Route::new(
             ("get", at("/status")),
             READ,
             "How the controller and the nodes are",
             get(status),
         ),
-        Route::new(("post", at("/backup")), WRITE, "Copy the store, beside it", post(backup)),
+        Route::new(("get", at("/pods")), READ, "Pods, and how their ports are", get(pods)),
+        Route::new(("post", at("/backup")), MODEL, "Copy the store, beside it", post(backup)),
         Route::new(("get", at("/check")), READ, "Look for what is wrong", get(check)),
         Route::new(
             ("post", at("/trace")),
@@ -206,7 +209,7 @@ fn of_cluster() -> Vec<Route> {
             "Follow a packet through the switches",
             post(trace),
         ),
-        Route::new(("post", at("/nodes/{name}/token")), WRITE, "Let a node join", post(token)),
+        Route::new(("post", at("/nodes/{name}/token")), MODEL, "Let a node join", post(token)),
         Route::new(("post", at("/nodes/{name}/pause")), WRITE, "Stop reconciling", post(pause)),
         Route::new(("post", at("/nodes/{name}/resume")), WRITE, "Reconcile again", post(resume)),
         Route::new(

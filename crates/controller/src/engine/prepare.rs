@@ -73,6 +73,7 @@ impl State {
                 let current = self.current(resource.kind(), resource.name()).await?;
                 self.put(round, draft, current, *resource)
             }
+            Operation::Restore(resource) => self.restore(round, draft, *resource).await,
             Operation::Patch { kind, name, patch } => {
                 let current = self.existing(kind, &name).await?;
                 let patched = current.0.patch(&patch);
@@ -111,12 +112,40 @@ impl State {
             Some((before, revision)) => (Some(before), Some(revision)),
             None => (None, None),
         };
-        let mut resource = if let Some(before) = &before {
+        let resource = if let Some(before) = &before {
             before.replace(wanted).map_err(|e| WriteError::of_change(called, e))?
         } else {
             let created = wanted.create(self.uid(), super::now());
             created.map_err(|fault| WriteError::Invalid { resource: called, fault })?
         };
+        self.settle(round, draft, (before, base), resource)
+    }
+
+    /// Makes one that was elsewhere before, with what was allocated for it there.
+    async fn restore(
+        &mut self,
+        round: &Staging,
+        draft: &mut Staging,
+        wanted: Resource,
+    ) -> Result<Outcome, WriteError> {
+        let current = self.current(wanted.kind(), wanted.name()).await?;
+        if current.is_some() {
+            return self.put(round, draft, current, wanted);
+        }
+        let called = wanted.called();
+        let restored = wanted.restore(self.uid(), super::now());
+        let resource = restored.map_err(|fault| WriteError::Invalid { resource: called, fault })?;
+        self.settle(round, draft, (None, None), resource)
+    }
+
+    /// Fills in what is left out of a resource, and drafts it in the place of what was before.
+    fn settle(
+        &mut self,
+        round: &Staging,
+        draft: &mut Staging,
+        (before, base): (Option<Resource>, Option<Revision>),
+        mut resource: Resource,
+    ) -> Result<Outcome, WriteError> {
         self.fill(round, draft, before.as_ref(), &mut resource)?;
         if before.as_ref() == Some(&resource) {
             return Ok(outcome(Effect::Unchanged, Some(resource)));
@@ -167,7 +196,8 @@ impl State {
             Resource::Port(Document { spec, status, .. }) => {
                 let moved = match before {
                     Some(Resource::Port(before)) => before.spec.network != spec.network,
-                    _ => true,
+                    // One that was restored has some.
+                    _ => status.addresses.is_empty(),
                 };
                 if !spec.addresses.is_empty() {
                     status.addresses.clone_from(&spec.addresses);

@@ -28,6 +28,8 @@ pub enum Operation {
     Replace(Box<Resource>),
     /// Makes or replaces one.
     Apply(Box<Resource>),
+    /// Makes one with the status that it had elsewhere, or replaces one: what was allocated stays.
+    Restore(Box<Resource>),
     /// Changes one by a JSON merge patch.
     Patch {
         /// Of which kind.
@@ -221,6 +223,7 @@ impl Operation {
             Self::Create(resource)
             | Self::Replace(resource)
             | Self::Apply(resource)
+            | Self::Restore(resource)
             | Self::Attach(resource) => of(resource.kind(), resource.name()),
             Self::Patch { kind, name, .. } | Self::Delete { kind, name, .. } => of(*kind, name),
             Self::Detach { name, .. } => of(Kind::Port, name),
@@ -237,6 +240,7 @@ impl Operation {
             Self::Create(resource)
             | Self::Replace(resource)
             | Self::Apply(resource)
+            | Self::Restore(resource)
             | Self::Attach(resource) => Kind::ALL.len() + place(resource.kind()),
             Self::Patch { kind, .. } => Kind::ALL.len() + place(*kind),
             Self::Delete { kind, .. } => Kind::ALL.len() - 1 - place(*kind),
@@ -248,6 +252,7 @@ impl Operation {
             Self::Create(resource)
             | Self::Replace(resource)
             | Self::Apply(resource)
+            | Self::Restore(resource)
             | Self::Attach(resource) => takes_any(resource),
             _ => false,
         };
