@@ -3,6 +3,7 @@
 //! What the whole cluster shares (tunnels, address ranges, other nodes) is not here: that is the
 //! view's. An error names the file and the key.
 
+use osier_fleet::client::Controllers;
 use osier_model::{InterfaceName, NodeName};
 use serde::Deserialize;
 use std::io;
@@ -56,10 +57,24 @@ pub struct Config {
 /// Where the controller is, and how a node gets to be its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ControllerConfig {
-    /// `host:port` of each controller.
-    pub addresses: Vec<String>,
-    /// The token that a node joins with; read until it has joined.
-    pub token_file: Option<PathBuf>,
+    /// `host:port` of each controller, or the file that has them.
+    pub addresses: Controllers,
+    /// What a node joins with.
+    pub joining: Joining,
+}
+
+/// What a node joins with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Joining {
+    /// The file with a token; read until the node has joined.
+    Token(Option<PathBuf>),
+    /// In Kubernetes: who the agent is there.
+    ServiceAccount {
+        /// The file with the token of the agent's service account, which Kubernetes renews.
+        token_file: PathBuf,
+        /// The file with the certificate of the cluster's authority, PEM.
+        authority_file: PathBuf,
+    },
 }
 
 /// Which datapath the switch uses.
@@ -136,9 +151,12 @@ struct File {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct FileController {
-    address: FileAddress,
+    address: Option<FileAddress>,
+    addresses_file: Option<PathBuf>,
     #[serde(alias = "token-file")]
     token_file: Option<PathBuf>,
+    service_account_token_file: Option<PathBuf>,
+    authority_file: Option<PathBuf>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -183,7 +201,7 @@ impl Config {
         let node = file.node.map_or_else(host_name, Ok).map_err(|e| wrong("node", e))?;
         let bridge = file.bridge.as_deref().unwrap_or("br-int");
         let state_dir = file.state_dir.unwrap_or_else(|| "/var/lib/osier".into());
-        let controller = controller(file.controller).map_err(|e| wrong("controller.address", e))?;
+        let controller = controller(file.controller).map_err(|e| wrong("controller", e))?;
         // Without a controller a configuration's author is who writes the view.
         let default = controller.as_ref().map(|_| PathBuf::from(DEFAULT_CNI_CONFIG));
         let cni_config = file.cni_config.or(default).filter(|path| *path != Path::new("off"));
@@ -221,19 +239,35 @@ impl Config {
 }
 
 fn controller(file: Option<FileController>) -> Result<Option<ControllerConfig>, String> {
-    let Some(FileController { address, token_file }) = file else { return Ok(None) };
-    let addresses = match address {
-        FileAddress::One(address) => vec![address],
-        FileAddress::Several(addresses) => addresses,
+    let Some(file) = file else { return Ok(None) };
+    let addresses = match (file.address, file.addresses_file) {
+        (Some(FileAddress::One(address)), None) => Controllers::Fixed(vec![address]),
+        (Some(FileAddress::Several(addresses)), None) => Controllers::Fixed(addresses),
+        (None, Some(path)) => Controllers::File(path),
+        _ => return Err("either `address` or `addresses_file` is needed".to_owned()),
+    };
+    let joining = match (file.service_account_token_file, file.authority_file) {
+        (Some(token_file), Some(authority_file)) if file.token_file.is_none() => {
+            Joining::ServiceAccount { token_file, authority_file }
+        }
+        (None, None) => Joining::Token(file.token_file),
+        _ => {
+            let said = "`service_account_token_file` and `authority_file` need each other, and \
+                        leave no place for `token_file`";
+            return Err(said.to_owned());
+        }
     };
     let wrong = |text: &&String| {
         let port = text.rsplit_once(':').filter(|(host, _)| !host.is_empty());
         port.is_none_or(|(_, port)| port.parse::<u16>().is_err())
     };
-    match addresses.iter().find(wrong) {
-        Some(text) => Err(format!("{text:?} is no host with a port, such as 192.0.2.1:6646")),
-        None if addresses.is_empty() => Err("there is none".to_owned()),
-        None => Ok(Some(ControllerConfig { addresses, token_file })),
+    match &addresses {
+        Controllers::Fixed(fixed) if fixed.is_empty() => Err("there is none".to_owned()),
+        Controllers::Fixed(fixed) => match fixed.iter().find(wrong) {
+            Some(text) => Err(format!("{text:?} is no host with a port, such as 192.0.2.1:6646")),
+            None => Ok(Some(ControllerConfig { addresses, joining })),
+        },
+        Controllers::File(_) => Ok(Some(ControllerConfig { addresses, joining })),
     }
 }
 
@@ -320,16 +354,38 @@ mod tests {
     fn a_controller_brings_the_cni_configuration_along() {
         let config = parse("[controller]\naddress = '[fd00::1]:6646'\ntoken_file = '/t'").unwrap();
         let controller = config.controller.unwrap();
-        assert_eq!(controller.addresses, ["[fd00::1]:6646"]);
-        assert_eq!(controller.token_file.as_deref(), Some(Path::new("/t")));
+        assert_eq!(controller.addresses, Controllers::Fixed(vec!["[fd00::1]:6646".to_owned()]));
+        assert_eq!(controller.joining, Joining::Token(Some("/t".into())));
         assert_eq!(config.cni_config.as_deref(), Some(Path::new(DEFAULT_CNI_CONFIG)));
         let config = parse("cni_config = 'off'\n[controller]\naddress = ['a:1', 'b:2']").unwrap();
-        assert_eq!((config.controller.unwrap().addresses.len(), config.cni_config), (2, None));
+        assert_eq!(config.controller.unwrap().addresses.list().unwrap().len(), 2);
+        assert_eq!(config.cni_config, None);
         assert_eq!(parse("").unwrap().cni_config, None);
-        for address in ["'a'", "':1'", "'a:x'", "[]"] {
-            let error = parse(&format!("[controller]\naddress = {address}")).unwrap_err();
-            assert!(error.to_string().contains("controller.address"), "{error}");
+        for wrong in [
+            "address = 'a'",
+            "address = ':1'",
+            "address = 'a:x'",
+            "address = []",
+            "",
+            "address = 'a:1'\naddresses_file = '/a'",
+            "address = 'a:1'\nauthority_file = '/a'",
+            "address = 'a:1'\nauthority_file = '/a'\nservice_account_token_file = '/b'\ntoken_file = '/c'",
+        ] {
+            let error = parse(&format!("[controller]\n{wrong}")).unwrap_err();
+            assert!(error.to_string().contains("agent.toml: controller: "), "{error}");
         }
+    }
+
+    #[test]
+    fn in_kubernetes_all_is_in_files() {
+        let config = parse(
+            "[controller]\naddresses_file = '/a'\nauthority_file = '/b'\n\
+             service_account_token_file = '/c'",
+        );
+        let controller = config.unwrap().controller.unwrap();
+        assert_eq!(controller.addresses, Controllers::File("/a".into()));
+        let (token_file, authority_file) = ("/c".into(), "/b".into());
+        assert_eq!(controller.joining, Joining::ServiceAccount { token_file, authority_file });
     }
 
     #[test]

@@ -31,7 +31,10 @@ pub use configuration::{Block, NodeConfiguration};
 pub use hub::{HistoryLimits, Hub};
 pub use pki::{Authority, AuthorityError};
 pub use report::{Applied, Fault, Report, TunnelHealth};
-pub use token::{Fingerprint, JoinRefused, ParseTokenError, Redemption, Token, TokenRecord};
+pub use token::{
+    Fingerprint, JoinRefused, ParseTokenError, Proof, Redemption, ServiceAccountToken, Ticket,
+    Token, TokenRecord,
+};
 pub use views::{AgentVersion, Event, Joins, Reports, UnknownNode, Views};
 /// The messages themselves, for those who speak the protocol without [`client`] or [`server`].
 pub use wire::proto;

@@ -7,6 +7,8 @@
 use osier_model::{NameError, NodeName};
 use ring::digest::{SHA256, digest};
 use ring::rand::{SecureRandom, SystemRandom};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
 use serde::{Deserialize, Serialize};
 use std::fmt::{self, Write as _};
 use std::net::IpAddr;
@@ -52,14 +54,43 @@ pub struct TokenRecord {
 pub struct Redemption {
     /// Who says to join.
     pub node: NodeName,
-    /// SHA-256 of the secret that it showed.
-    pub hash: [u8; 32],
+    /// What it showed.
+    pub proof: Proof,
     /// From where the request came.
     pub address: IpAddr,
     /// SHA-256 of the public key that the certificate is for.
     pub key: [u8; 32],
     /// When.
     pub now: SystemTime,
+}
+
+/// What a node shows to join.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Proof {
+    /// SHA-256 of a token's secret.
+    Token([u8; 32]),
+    /// A token of its Kubernetes service account.
+    ServiceAccount(ServiceAccountToken),
+}
+
+/// A token of a Kubernetes service account: a secret.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ServiceAccountToken(pub String);
+
+/// What an agent joins with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ticket {
+    /// Whose.
+    pub node: NodeName,
+    /// SHA-256 of the authority's certificate.
+    pub authority: Fingerprint,
+    pub(crate) secret: Secret,
+}
+
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) enum Secret {
+    Token([u8; 32]),
+    ServiceAccount(ServiceAccountToken),
 }
 
 /// Why a node may not join. The node hears only that it may not.
@@ -83,6 +114,14 @@ pub enum JoinRefused {
         registered: IpAddr,
         /// From where it came.
         found: IpAddr,
+    },
+    /// Not by whom this controller asks.
+    #[error("node {node} may not join: {why}")]
+    Stranger {
+        /// Who says to join.
+        node: NodeName,
+        /// What is wrong with its proof.
+        why: String,
     },
     /// The store failed.
     #[error("the token of node {0} could not be redeemed: {1}")]
@@ -144,6 +183,35 @@ impl fmt::Debug for Token {
     }
 }
 
+// === impl Ticket ===
+
+impl Ticket {
+    /// By the service account that Kubernetes gave the agent of a node.
+    pub fn service_account(node: NodeName, authority: Fingerprint, token: String) -> Self {
+        let secret = Secret::ServiceAccount(ServiceAccountToken(token));
+        Self { node, authority, secret }
+    }
+}
+
+impl From<&Token> for Ticket {
+    fn from(token: &Token) -> Self {
+        let (node, secret) = (token.node.clone(), Secret::Token(token.secret));
+        Self { node, authority: token.authority, secret }
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a secret")
+    }
+}
+
+impl fmt::Debug for ServiceAccountToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a service account's token")
+    }
+}
+
 // === impl TokenRecord ===
 
 impl TokenRecord {
@@ -153,7 +221,7 @@ impl TokenRecord {
         let node = || by.node.clone();
         // Hashes of random secrets: the time of a comparison could tell nothing of use, but costs
         // nothing to hide.
-        let same = equal(&self.hash, &by.hash);
+        let same = matches!(&by.proof, Proof::Token(hash) if equal(&self.hash, hash));
         if !same || self.node != by.node {
             return Err(JoinRefused::NoToken(node()));
         }
@@ -175,6 +243,19 @@ impl TokenRecord {
 }
 
 // === impl Fingerprint ===
+
+impl Fingerprint {
+    /// Of a certificate in DER.
+    pub fn of(certificate: &[u8]) -> Self {
+        Self(sha256(certificate))
+    }
+
+    /// Of the first certificate in a PEM file.
+    pub fn of_pem(pem: &str) -> Option<Self> {
+        let certificate = CertificateDer::from_pem_slice(pem.as_bytes()).ok()?;
+        Some(Self::of(&certificate))
+    }
+}
 
 impl fmt::Display for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -56,7 +56,7 @@ pub(crate) async fn run(
     let transport = Arc::new(identity.transport);
     let (client, told) =
         ControllerClient::start_answering(options, transport, Arc::new(answers.clone())).await;
-    info!(controller = controller.addresses.join(" "), "following the controller");
+    info!(controller = ?controller.addresses, "following the controller");
 
     let grants = Arc::new(Grants::new(client.clone(), config.node.clone(), journal));
     let (updates, view) = view::channel();

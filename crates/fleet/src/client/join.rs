@@ -5,7 +5,7 @@ use super::session::channel;
 use super::transport::secure;
 use crate::NodeConfiguration;
 use crate::pki::{AgentTls, TlsError, identity_of, joining_config};
-use crate::token::{Token, sha256};
+use crate::token::{Secret, ServiceAccountToken, Ticket, sha256};
 use crate::wire::proto::fleet_client::FleetClient;
 use crate::wire::{VERSION, proto};
 use std::io;
@@ -49,38 +49,44 @@ pub enum JoinError {
     Tls(#[from] TlsError),
 }
 
-/// Joins: shows the token to the controller whose authority the token names, and keeps the
+/// Joins: shows the ticket to the controller whose authority the ticket names, and keeps the
 /// certificate that comes back.
 pub async fn join(
     controller: &str,
-    token: &Token,
+    ticket: impl Into<Ticket>,
     credentials: &Credentials,
 ) -> Result<Joined, JoinError> {
+    let ticket = ticket.into();
     let connect =
         |source: io::Error| JoinError::Connect { controller: controller.to_owned(), source };
     let asked = credentials.joining_key()?;
-    let io = secure(controller, joining_config(token.authority)?).await.map_err(connect)?;
+    let io = secure(controller, joining_config(ticket.authority)?).await.map_err(connect)?;
     let channel = channel(io, None).await.map_err(|e| connect(io::Error::other(e)))?;
+    let (secret, service_account_token) = match ticket.secret {
+        Secret::Token(secret) => (secret.to_vec(), String::new()),
+        Secret::ServiceAccount(ServiceAccountToken(token)) => (Vec::new(), token),
+    };
     let request = proto::JoinRequest {
         version: VERSION,
-        node: token.node.to_string(),
-        secret: token.secret.to_vec().into(),
+        node: ticket.node.to_string(),
+        secret: secret.into(),
         request: asked.request.clone().into(),
+        service_account_token,
     };
     let mut request = tonic::Request::new(request);
     request.set_timeout(ANSWER);
     let answer = FleetClient::new(channel).join(request).await;
     let answer = answer.map_err(|status| JoinError::Refused(status.message().to_owned()))?;
     let answer = answer.into_inner();
-    if sha256(&answer.authority) != token.authority.0 {
-        return Err(JoinError::Answer("another authority than the token's"));
+    if sha256(&answer.authority) != ticket.authority.0 {
+        return Err(JoinError::Answer("another authority than the ticket's"));
     }
     let tls = AgentTls {
         authority: answer.authority.to_vec().into(),
         certificate: answer.certificate.to_vec().into(),
         key: asked.private_key(),
     };
-    if identity_of(&tls.certificate).as_ref() != Some(&token.node) {
+    if identity_of(&tls.certificate).as_ref() != Some(&ticket.node) {
         return Err(JoinError::Answer("a certificate for another node"));
     }
     crate::pki::client_config(&tls)?;

@@ -20,7 +20,7 @@ pub use cache::CacheError;
 pub use credentials::{Credentials, CredentialsError};
 pub use join::{JoinError, Joined, join};
 pub use osier_model::ViewContent;
-pub use transport::{BoxIo, Renewal, TlsTransport, Transport};
+pub use transport::{BoxIo, Controllers, Rejoin, Renewal, TlsTransport, Transport};
 
 use crate::ask::Ask;
 use crate::report::{Applied, Fault, Report};

@@ -3,7 +3,8 @@
 use super::credentials::{Asked, Credentials};
 use crate::pki::{AgentTls, TlsError, Validity, client_config, server_name};
 use futures_util::future::BoxFuture;
-use std::io;
+use std::io::{self, Read};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -13,6 +14,9 @@ use tokio_rustls::TlsConnector;
 
 /// How long a connection may take to be made.
 const CONNECT: Duration = Duration::from_secs(10);
+
+/// How much of a file with controllers' addresses is read, in bytes.
+const MAX_ADDRESSES: u64 = 64 << 10;
 
 /// A byte stream.
 pub trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -46,22 +50,51 @@ pub struct Renewal {
     pub install: Box<dyn FnOnce(&[u8], &[u8]) -> io::Result<()> + Send>,
 }
 
+/// Where controllers are: `host:port` of each.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Controllers {
+    /// Always these.
+    Fixed(Vec<String>),
+    /// Those of a file, a line each, read anew for each connection.
+    File(PathBuf),
+}
+
+/// Gets an agent another certificate, if the one that it has can no longer be renewed.
+pub trait Rejoin: Send + Sync + 'static {
+    /// Whether it is time: the certificate has ended, or the cluster has another authority.
+    fn is_due(&self, current: &AgentTls) -> bool;
+
+    /// Joins anew.
+    fn rejoin(&self) -> BoxFuture<'static, io::Result<AgentTls>>;
+}
+
 /// TCP and TLS, with the agent's certificate.
 pub struct TlsTransport {
-    /// `host:port` of each controller.
-    controllers: Vec<String>,
+    controllers: Controllers,
     next: AtomicUsize,
     current: Arc<Mutex<Arc<AgentTls>>>,
     credentials: Option<Credentials>,
+    rejoin: Option<Arc<dyn Rejoin>>,
 }
 
 // === impl TlsTransport ===
 
 impl TlsTransport {
     /// With this certificate; later ones are kept in `credentials`.
-    pub fn new(controllers: Vec<String>, tls: AgentTls, credentials: Option<Credentials>) -> Self {
+    pub fn new(
+        controllers: impl Into<Controllers>,
+        tls: AgentTls,
+        credentials: Option<Credentials>,
+    ) -> Self {
         let current = Arc::new(Mutex::new(Arc::new(tls)));
-        Self { controllers, next: AtomicUsize::new(0), current, credentials }
+        let (controllers, next) = (controllers.into(), AtomicUsize::new(0));
+        Self { controllers, next, current, credentials, rejoin: None }
+    }
+
+    /// With somebody who gets another certificate when this one cannot be renewed.
+    #[must_use]
+    pub fn rejoining(self, rejoin: Arc<dyn Rejoin>) -> Self {
+        Self { rejoin: Some(rejoin), ..self }
     }
 
     fn current(&self) -> Arc<AgentTls> {
@@ -73,14 +106,47 @@ fn lock(current: &Mutex<Arc<AgentTls>>) -> MutexGuard<'_, Arc<AgentTls>> {
     current.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+// === impl Controllers ===
+
+impl From<Vec<String>> for Controllers {
+    fn from(addresses: Vec<String>) -> Self {
+        Self::Fixed(addresses)
+    }
+}
+
+impl Controllers {
+    /// All of them, as they are now.
+    pub fn list(&self) -> io::Result<Vec<String>> {
+        let path = match self {
+            Self::Fixed(addresses) => return Ok(addresses.clone()),
+            Self::File(path) => path,
+        };
+        let named = |error: io::Error| {
+            io::Error::new(error.kind(), format!("{} cannot be read: {error}", path.display()))
+        };
+        let mut text = String::new();
+        let file = std::fs::File::open(path).map_err(named)?;
+        file.take(MAX_ADDRESSES).read_to_string(&mut text).map_err(named)?;
+        let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+        Ok(lines.map(str::to_owned).collect())
+    }
+}
+
 impl Transport for TlsTransport {
     fn connect(&self) -> BoxFuture<'static, io::Result<BoxIo>> {
         let turn = self.next.fetch_add(1, Ordering::Relaxed);
-        let controller = self.controllers.get(turn % self.controllers.len().max(1)).cloned();
-        let tls = self.current();
+        let controllers = self.controllers.list();
+        let (current, rejoin) = (Arc::clone(&self.current), self.rejoin.clone());
         Box::pin(async move {
-            let none = || io::Error::new(io::ErrorKind::NotFound, "no controller is configured");
-            let controller = controller.ok_or_else(none)?;
+            let controllers = controllers?;
+            let none = || io::Error::new(io::ErrorKind::NotFound, "no controller is known");
+            let controller = controllers.get(turn % controllers.len().max(1));
+            let controller = controller.cloned().ok_or_else(none)?;
+            let mut tls = Arc::clone(&lock(&current));
+            if let Some(rejoin) = rejoin.filter(|rejoin| rejoin.is_due(&tls)) {
+                tls = Arc::new(rejoin.rejoin().await?);
+                *lock(&current) = Arc::clone(&tls);
+            }
             let config = client_config(&tls).map_err(io::Error::other)?;
             secure(&controller, config).await
         })

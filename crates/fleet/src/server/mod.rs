@@ -16,7 +16,7 @@ pub use connection::{Connection, Peer, accept};
 
 use crate::attach::{AttachError, Attachments, Nothing};
 use crate::pki::Authority;
-use crate::token::{Redemption, sha256};
+use crate::token::{Proof, Redemption, ServiceAccountToken, sha256};
 use crate::views::{Joins, Reports, Views};
 use crate::wire::proto::fleet_server::{Fleet, FleetServer as Service};
 use crate::wire::{MAX_FROM_AGENT, OLDEST_VERSION, VERSION, proto};
@@ -30,6 +30,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tonic::{Request, Response, Status, Streaming};
+
+/// The longest token of a service account, in bytes.
+const MAX_SERVICE_ACCOUNT: usize = 16 << 10;
 
 /// How the server behaves.
 #[derive(Debug, Clone)]
@@ -236,8 +239,13 @@ impl Fleet for FleetServer {
                 tracing::warn!(%node, %address, error = %e, "certificate request refused");
                 Status::invalid_argument("the certificate request is wrong")
             })?;
-        let (hash, key) = (sha256(&request.secret), crate::pki::key_hash(&certificate));
-        let redemption = Redemption { node: node.clone(), hash, address, key, now };
+        let key = crate::pki::key_hash(&certificate);
+        let proof = match request.service_account_token {
+            token if token.is_empty() => Proof::Token(sha256(&request.secret)),
+            token if token.len() > MAX_SERVICE_ACCOUNT => return Err(denied()),
+            token => Proof::ServiceAccount(ServiceAccountToken(token)),
+        };
+        let redemption = Redemption { node: node.clone(), proof, address, key, now };
         let configuration = inner.joins.redeem(&redemption).await.map_err(|refused| {
             tracing::warn!(%node, %address, reason = %refused, "join refused");
             denied()

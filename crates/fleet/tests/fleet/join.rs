@@ -1,11 +1,16 @@
 //! Joining: the right node, from the right address, once.
 
 use crate::rig::{Agent, Metered, Rig, hub_of, name, options};
-use osier_fleet::client::{Credentials, JoinError, TlsTransport, join};
-use osier_fleet::pki::{Authority, identity_of};
-use osier_fleet::{Fingerprint, HistoryLimits, JoinRefused, NodeConfiguration, Redemption, Token};
+use futures_util::future::BoxFuture;
+use osier_fleet::client::{Controllers, Credentials, JoinError, Rejoin, TlsTransport, join};
+use osier_fleet::pki::{AgentTls, Authority, identity_of};
+use osier_fleet::{
+    Fingerprint, HistoryLimits, JoinRefused, NodeConfiguration, Proof, Redemption, Ticket, Token,
+};
 use osier_model::Object;
+use std::io;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 const HERE: &str = "127.0.0.1";
@@ -100,6 +105,56 @@ async fn wrong_tokens_are_refused_and_use_nothing_up() {
     join(&at, &right, &credentials).await.unwrap();
 }
 
+struct ByAccount {
+    at: String,
+    ticket: Ticket,
+    credentials: Credentials,
+}
+
+impl Rejoin for ByAccount {
+    fn is_due(&self, current: &AgentTls) -> bool {
+        Fingerprint::of(&current.authority) != self.ticket.authority
+    }
+
+    fn rejoin(&self) -> BoxFuture<'static, io::Result<AgentTls>> {
+        let (at, ticket) = (self.at.clone(), self.ticket.clone());
+        let credentials = self.credentials.clone();
+        Box::pin(async move {
+            let joined = join(&at, ticket, &credentials).await.map_err(io::Error::other)?;
+            Ok(joined.tls)
+        })
+    }
+}
+
+#[tokio::test]
+async fn an_agent_joins_by_its_service_account_and_again_under_another_authority() {
+    let rig = Rig::start(hub_of(1, 1, HistoryLimits::default())).await;
+    let folder = tempfile::tempdir().unwrap();
+    let credentials = Credentials::new(folder.path());
+    drop(token(&rig, HERE, soon()));
+    let at = rig.address.to_string();
+    let account = |text: &str| {
+        Ticket::service_account(name("n1"), rig.authority.fingerprint(), text.to_owned())
+    };
+    assert!(!format!("{:?}", account("hush")).contains("hush"));
+    for wrong in ["account of n2", "x", &"x".repeat(20_000)] {
+        let refused = join(&at, account(wrong), &credentials).await;
+        assert!(matches!(refused, Err(JoinError::Refused(text)) if text.contains("may not join")));
+    }
+
+    // What it has is of an authority that is no more.
+    let other = Authority::generate("other", SystemTime::now()).unwrap();
+    let old = crate::rig::credentials(&other, "n1", Duration::from_hours(1), SystemTime::now());
+    let addresses = folder.path().join("addresses");
+    let controllers = Controllers::File(addresses.clone());
+    assert!(controllers.list().unwrap_err().to_string().contains("addresses cannot be read"));
+    let rejoin = ByAccount { at: at.clone(), ticket: account("account of n1"), credentials };
+    let transport = TlsTransport::new(controllers, old, None).rejoining(Arc::new(rejoin));
+    let _agent = Agent::start(options("n1"), Metered::new(transport)).await;
+    std::fs::write(&addresses, format!("\n{at}\n")).unwrap();
+    rig.heard.converged("n1", 1).await;
+}
+
 #[test]
 fn records_tell_why_not() {
     let now = SystemTime::now();
@@ -112,7 +167,7 @@ fn records_tell_why_not() {
     }
     let by = Redemption {
         node: name("n1"),
-        hash: record.hash,
+        proof: Proof::Token(record.hash),
         address: "::ffff:127.0.0.1".parse().unwrap(),
         key: [1; 32],
         now,
@@ -123,7 +178,10 @@ fn records_tell_why_not() {
     let other_key = Redemption { key: [2; 32], ..by.clone() };
     assert_eq!(used.redeem(&other_key), Err(JoinRefused::Used(name("n1"))));
     for (by, why) in [
-        (Redemption { hash: [0; 32], ..by.clone() }, "there is no such token for node n1"),
+        (
+            Redemption { proof: Proof::Token([0; 32]), ..by.clone() },
+            "there is no such token for node n1",
+        ),
         (Redemption { node: name("n2"), ..by.clone() }, "there is no such token for node n2"),
         (Redemption { now: record.expires, ..by.clone() }, "the token of node n1 has expired"),
         (

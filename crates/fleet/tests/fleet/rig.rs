@@ -8,7 +8,7 @@ use osier_fleet::client::{
 use osier_fleet::pki::{AgentTls, Authority, ServerTls};
 use osier_fleet::server::{Agents, FleetServer, ServerOptions, accept};
 use osier_fleet::{
-    AgentVersion, Applied, Fault, HistoryLimits, Hub, JoinRefused, Joins, NodeConfiguration,
+    AgentVersion, Applied, Fault, HistoryLimits, Hub, JoinRefused, Joins, NodeConfiguration, Proof,
     Redemption, Report, Reports, TokenRecord,
 };
 use osier_model::{Change, Fabric, NodeName, Object, View};
@@ -126,6 +126,14 @@ impl Joins for Heard {
     ) -> BoxFuture<'a, Result<NodeConfiguration, JoinRefused>> {
         Box::pin(async move {
             let mut tokens = self.tokens.lock().unwrap();
+            if let Proof::ServiceAccount(token) = &by.proof {
+                // As a controller in Kubernetes has it reviewed.
+                if token.0 == format!("account of {}", by.node) {
+                    return Ok(self.configuration.lock().unwrap().clone().unwrap());
+                }
+                let why = "another's account".to_owned();
+                return Err(JoinRefused::Stranger { node: by.node.clone(), why });
+            }
             let record = tokens.iter_mut().find(|record| record.node == by.node);
             record.ok_or_else(|| JoinRefused::NoToken(by.node.clone()))?.redeem(by)?;
             Ok(self.configuration.lock().unwrap().clone().unwrap())
