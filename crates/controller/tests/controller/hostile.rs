@@ -141,7 +141,7 @@ fn what_is_no_request_is_refused() {
     rig.send("POST", "/nodes/n9/token", &json!({})).refused(422, "Invalid");
     rig.send("POST", "/nodes/n9/token", &json!({"address": "192.0.2.9", "ttlSeconds": 0}))
         .refused(422, "Invalid");
-    rig.get("/pods").refused(404, "NotFound");
+    rig.get("/podds").refused(404, "NotFound");
     rig.get("/../../../etc/passwd").refused(404, "NotFound");
     assert_eq!(rig.curl("/status", &["-X", "DELETE"], None).status, 405);
     assert_eq!(model(&rig), before);
