@@ -58,6 +58,47 @@ fuzz: ## every fuzz target for a while; SECONDS_EACH=n (default 20)
 soak: packages ## the long suites, not in CI
 	OSIER_SOAK=1 $(CARGO) test --release --workspace --locked -- --ignored soak --nocapture
 
+KUBELAB = $(or $(CARGO_TARGET_DIR),target)/debug/kubelab
+# What a cluster is to be like: NODES=n, DUAL=1, PROXY=iptables|nftables|none, CNI=bridge|none.
+CLUSTER = --nodes $(or $(NODES),2) $(if $(DUAL),--dual) --proxy $(or $(PROXY),iptables) \
+	--cni $(or $(CNI),none)
+
+.PHONY: kubernetes
+kubernetes: packages ## install the Kubernetes that clusters run, or build it
+	@scripts/install-packages kubernetes
+	@scripts/install-kubernetes >/dev/null
+
+.PHONY: kubelab
+kubelab: kubernetes
+	@$(CARGO) build --quiet --locked -p osier-kubelab
+
+.PHONY: k8s
+k8s: kubelab ## a real cluster on this machine; NODES=n DUAL=1 PROXY=nftables CNI=bridge
+	@$(KUBELAB) up $(CLUSTER)
+
+.PHONY: k8s-status
+k8s-status: ## nodes and pods of that cluster
+	@$(KUBELAB) status
+
+.PHONY: k8s-down
+k8s-down: ## end that cluster
+	@$(KUBELAB) down
+
+# What is run: FOCUS and SKIP are patterns of specs' names, PROCS how many run at once.
+SPECS = $(if $(FOCUS),--focus '$(FOCUS)') $(if $(SKIP),--skip '$(SKIP)') --procs $(or $(PROCS),4)
+REPORTS = $(or $(CARGO_TARGET_DIR),target)/e2e
+
+.PHONY: e2e
+e2e: ## specs of the Kubernetes end-to-end suite on that cluster; FOCUS='DNS.*Conformance' SKIP=Slow
+	@$(KUBELAB) e2e $(SPECS) --out $(REPORTS)
+
+.PHONY: conformance
+conformance: kubelab ## all network conformance specs, IPv4 and dual stack, against the recorded baseline
+	$(KUBELAB) conformance $(CLUSTER) $(SPECS) \
+		--out $(REPORTS)/ipv4 --baseline crates/kubelab/baseline-ipv4.tsv
+	$(KUBELAB) conformance $(CLUSTER) --dual $(SPECS) \
+		--out $(REPORTS)/dual --baseline crates/kubelab/baseline-dual.tsv
+
 .PHONY: rows
 rows: ## generate the OVSDB row types from the schemas
 	$(CARGO) xtask rows

@@ -40,6 +40,7 @@ pub struct Cluster {
     segment: Segment,
     pki: Pki,
     kubeconfig: PathBuf,
+    phases: Phases,
     _claim: File,
     // The last to go.
     lab: Lab,
@@ -56,13 +57,11 @@ impl Cluster {
         let kubernetes = Kubernetes::find()?;
         stale::sweep();
         let lab = Lab::new()?;
-        let mut phases = Phases::start(settings.verbose);
+        let phases = Phases::start(settings.verbose);
         // The lab's own handle keeps the logs until they are copied.
-        Self::build(&lab, settings, kubernetes, &mut phases).map_err(|source| {
-            match logs::keep(&lab) {
-                Some(logs) => ClusterError::Kept { logs, source: Box::new(source) },
-                None => source,
-            }
+        Self::build(&lab, settings, kubernetes, phases).map_err(|source| match logs::keep(&lab) {
+            Some(logs) => ClusterError::Kept { logs, source: Box::new(source) },
+            None => source,
         })
     }
 
@@ -70,7 +69,7 @@ impl Cluster {
         lab: &Lab,
         settings: Settings,
         kubernetes: Kubernetes,
-        phases: &mut Phases,
+        phases: Phases,
     ) -> Result<Self, ClusterError> {
         let claim = stale::claim(lab)?;
         let archive = images::archive(&kubernetes)?;
@@ -96,23 +95,23 @@ impl Cluster {
             segment,
             pki,
             kubeconfig,
+            phases,
             _claim: claim,
             lab: lab.clone(),
         };
-        cluster.boot(&archive, phases)?;
+        cluster.boot(&archive)?;
         Ok(cluster)
     }
 
-    fn boot(&self, archive: &Path, phases: &mut Phases) -> Result<(), ClusterError> {
+    fn boot(&self, archive: &Path) -> Result<(), ClusterError> {
         let (settings, pki) = (&self.settings, &self.pki);
         let archives: Vec<&Path> =
             std::iter::once(archive).chain(settings.images.iter().map(PathBuf::as_path)).collect();
-        let begun = &*phases;
         thread::scope(|scope| {
             let api = scope.spawn(|| {
                 self.start_api()?;
                 control_plane::start_controllers(&self.control_plane, settings, pki)?;
-                begun.tell("control plane");
+                self.tell("control plane");
                 Ok::<_, ClusterError>(())
             });
             let nodes: Vec<_> = self
@@ -122,21 +121,21 @@ impl Cluster {
                     let archives = &archives;
                     scope.spawn(move || {
                         node.boot(&self.segment, settings)?;
-                        begun.tell(&format!("{} booted", node.name()));
+                        self.tell(&format!("{} booted", node.name()));
                         archives.iter().try_for_each(|archive| node.load_image(archive))?;
-                        begun.tell(&format!("{} has its images", node.name()));
+                        self.tell(&format!("{} has its images", node.name()));
                         Ok::<_, ClusterError>(())
                     })
                 })
                 .collect();
             std::iter::once(api).chain(nodes).map(join).fold(Ok(()), Result::and)
         })?;
-        phases.done("machines");
+        self.tell("machines");
         for node in &self.nodes {
             node.start_kubelet(settings, pki)?;
         }
         self.wait_for_nodes()?;
-        phases.done("nodes registered");
+        self.tell("nodes registered");
         Ok(())
     }
 
@@ -195,6 +194,12 @@ impl Cluster {
             let obituaries = self.machines().map(Machine::obituaries).collect();
             ClusterError::NotReady { timeout, obituaries }
         })
+    }
+
+    /// Tells on standard error that something is done, with the time since the start; if the settings
+    /// want that.
+    pub fn tell(&self, what: &str) {
+        self.phases.done(what);
     }
 
     /// What it was made by.

@@ -174,6 +174,11 @@ fn busybox() -> Result<Layer, ImagesError> {
 /// Programs of the host, each with what the loader would load for it.
 fn userland() -> Result<Layer, ImagesError> {
     let mut layer = Layer::new();
+    // Libraries are where these lead to, and programs name their loader by them.
+    layer.link("lib", "usr/lib")?;
+    layer.link("lib64", "usr/lib64")?;
+    // BusyBox's own shell would take its own programs for any of the same name.
+    layer.program(Path::new("/bin/dash"), "bin/sh")?;
     for name in USERLAND {
         let found = find_program(name)
             .ok_or_else(|| ImagesError::Missing { program: (*name).to_owned() })?;

@@ -74,6 +74,9 @@ mod tests {
     fn versions_are_those_of_the_module() {
         let module = include_str!("../kubernetes/go.mod");
         assert!(module.contains(&format!("k8s.io/kubernetes v{VERSION}\n")));
-        assert!(module.contains(&format!("github.com/coredns/coredns v{COREDNS_VERSION}\n")));
+        let coredns = include_str!("../kubernetes/coredns/go.mod");
+        assert!(coredns.contains(&format!("github.com/coredns/coredns v{COREDNS_VERSION}\n")));
+        let script = include_str!("../../../scripts/install-kubernetes");
+        assert!(script.contains(&format!("readonly version={VERSION}\n")));
     }
 }

@@ -36,6 +36,17 @@ while [ "$none" -lt 2 ]; do
     sleep 0.02
 done
 
+# Control groups, from below; those of processes that are about to end wait for them.
+for group in /sys/fs/cgroup/"$1"-* /sys/fs/cgroup/*/"$1"-*; do
+    [ -d "$group" ] || continue
+    for _ in 1 2 3 4 5; do
+        find "$group" -depth -type d -exec rmdir {} + 2>/dev/null
+        [ -d "$group" ] || break
+        sleep 0.2
+    done
+    [ ! -d "$group" ] || echo "control group stays: $group"
+done
+
 for netns in /run/netns/"$1"-*; do
     [ -e "$netns" ] && ip netns delete "${netns##*/}"
 done
@@ -44,4 +55,9 @@ grep -F " $2/" /proc/mounts | cut -d" " -f2 | while read -r mount; do
     umount -l "$mount"
 done
 
+# Processes of a PID namespace end after the one that carried the lab's name, and may write until then.
+for _ in 1 2 3 4 5; do
+    rm -rf -- "$2" 2>/dev/null && exit
+    sleep 0.2
+done
 rm -rf -- "$2"
