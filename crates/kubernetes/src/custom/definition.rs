@@ -11,12 +11,12 @@ pub const GROUP: &str = "osier.dev";
 pub const VERSION: &str = "v1alpha1";
 
 /// The network of pods and its router are made from the configuration.
-const PODS: &str = "pods";
+pub(crate) const PODS: &str = "pods";
 /// The router of the network of pods.
-const DEFAULT_ROUTER: &str = "default";
+pub(crate) const DEFAULT_ROUTER: &str = "default";
 
 /// Kinds that users write with `kubectl`.
-const KINDS: [Kind; 4] = [Kind::Pool, Kind::Router, Kind::Network, Kind::Port];
+pub(crate) const KINDS: [Kind; 4] = [Kind::Pool, Kind::Router, Kind::Network, Kind::Port];
 
 /// The definitions of all our own resources.
 ///

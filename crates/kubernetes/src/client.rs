@@ -1,0 +1,34 @@
+//! The way to the API server.
+
+use crate::error::KubernetesError;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use osier_controller::config::KubernetesConfig;
+use std::time::Duration;
+
+/// How long a connection may take.
+const CONNECT: Duration = Duration::from_secs(5);
+/// How long the server may be silent: it ends watches itself before that.
+const SILENCE: Duration = Duration::from_secs(295);
+
+/// How the API server is reached.
+pub(crate) async fn way(config: &KubernetesConfig) -> Result<Config, KubernetesError> {
+    let bad = |error| KubernetesError::Kubeconfig(Box::new(error));
+    let mut way = match &config.kubeconfig {
+        Some(path) => {
+            let file = Kubeconfig::read_from(path).map_err(bad)?;
+            let options = KubeConfigOptions::default();
+            Config::from_custom_kubeconfig(file, &options).await.map_err(bad)?
+        }
+        None => Config::infer().await.map_err(|error| KubernetesError::Unknown(Box::new(error)))?,
+    };
+    way.connect_timeout = Some(CONNECT);
+    way.read_timeout = Some(SILENCE);
+    way.write_timeout = Some(CONNECT);
+    Ok(way)
+}
+
+/// A client of its own: its connection is its own too, and ends with the runtime that made it.
+pub(crate) fn client(way: &Config) -> Result<Client, KubernetesError> {
+    Client::try_from(way.clone()).map_err(|error| KubernetesError::Client(Box::new(error)))
+}

@@ -1,0 +1,171 @@
+//! Agents without switches, which join as those of Kubernetes do.
+
+use crate::controller::Controller;
+use crate::server::{NAMESPACE, Server, until};
+use osier_fleet::client::{
+    Backoff, ClientOptions, ControllerClient, Credentials, JoinError, Joined, TlsTransport,
+    ViewUpdate, join,
+};
+use osier_fleet::{Fingerprint, Report, Ticket};
+use osier_model::{NetworkName, NodeName, Port, PortKey};
+use serde_json::json;
+use std::net::IpAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// An agent that makes everything real at once.
+pub(crate) struct Agent {
+    pub(crate) client: ControllerClient,
+    /// How often it was sent something.
+    pub(crate) updates: Arc<AtomicUsize>,
+    pub(crate) folder: TempDir,
+}
+
+/// A token of an agent's pod on a node, as its kubelet gets it.
+pub(crate) fn token(server: &Server, node: &str, account: &str, audience: &str) -> String {
+    let pod = format!("{account}-{node}");
+    let manifest = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": pod, "namespace": NAMESPACE},
+        "spec": {"nodeName": node, "hostNetwork": true, "serviceAccountName": account,
+            "automountServiceAccountToken": false,
+            "containers": [{"name": "agent", "image": "osier"}]},
+    });
+    server.apply(&manifest.to_string());
+    let args = [
+        "create",
+        "token",
+        account,
+        "-n",
+        NAMESPACE,
+        "--audience",
+        audience,
+        "--bound-object-kind",
+        "Pod",
+        "--bound-object-name",
+        &pod,
+    ];
+    server.kubectl(&args).unwrap().trim().to_owned()
+}
+
+/// The authority that the ConfigMap announces.
+pub(crate) fn authority(server: &Server) -> Fingerprint {
+    until("an announced authority", || {
+        let args = [
+            "get",
+            "cm",
+            "osier-controllers",
+            "-n",
+            NAMESPACE,
+            "-o",
+            "jsonpath={.data.authority\\.pem}",
+        ];
+        let pem = server.kubectl(&args)?;
+        Fingerprint::of_pem(&pem).ok_or(pem)
+    })
+}
+
+/// Joins once.
+pub(crate) async fn try_join(
+    server: &Server,
+    node: &str,
+    fleet: &str,
+    token: String,
+    folder: &Path,
+) -> Result<Joined, JoinError> {
+    let ticket = Ticket::service_account(NodeName::new(node).unwrap(), authority(server), token);
+    join(fleet, ticket, &Credentials::new(folder)).await
+}
+
+impl Agent {
+    /// Joins as soon as it may, and follows all of these controllers.
+    pub(crate) async fn join(
+        server: &Server,
+        controllers: &[&Controller],
+        node: &str,
+        machine: &str,
+    ) -> Self {
+        let folder = TempDir::new().unwrap();
+        let token = token(server, node, "osier-agent", "osier-controller");
+        let mut last = String::new();
+        for _ in 0..200 {
+            for controller in controllers {
+                let fleet = controller.fleet(machine);
+                match try_join(server, node, &fleet, token.clone(), folder.path()).await {
+                    Ok(_) => return Self::follow(controllers, node, machine, folder).await,
+                    Err(error) => last = format!("{error:?}"),
+                }
+            }
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+        panic!("{node} did not join: {last}");
+    }
+
+    pub(crate) async fn follow(
+        controllers: &[&Controller],
+        node: &str,
+        machine: &str,
+        folder: TempDir,
+    ) -> Self {
+        let node = NodeName::new(node).unwrap();
+        let credentials = Credentials::new(folder.path());
+        let tls = credentials.load().unwrap().unwrap();
+        let at: Vec<String> =
+            controllers.iter().map(|controller| controller.fleet(machine)).collect();
+        let transport = Arc::new(TlsTransport::new(at, tls, Some(credentials)));
+        let options = ClientOptions {
+            cache: Some(folder.path().join("view")),
+            backoff: Backoff { least: Duration::from_millis(20), most: Duration::from_millis(200) },
+            ..ClientOptions::new(node)
+        };
+        let (client, mut news) = ControllerClient::start(options, transport).await;
+        let updates = Arc::new(AtomicUsize::new(0));
+        let (voice, count) = (client.clone(), Arc::clone(&updates));
+        tokio::spawn(async move {
+            while let Some(update) = news.recv().await {
+                let update: ViewUpdate = update;
+                count.fetch_add(1, Ordering::SeqCst);
+                voice.applied(update.position(), Vec::new());
+            }
+        });
+        Self { client, updates, folder }
+    }
+
+    /// Waits until it follows a leader of a term, or a later one; says which.
+    pub(crate) async fn following(&self, least: u64) -> u64 {
+        let mut state = self.client.state();
+        let following = state.wait_for(|state| state.connected && state.term >= least);
+        let following = tokio::time::timeout(crate::server::PATIENCE, following).await;
+        let following = following.expect("it follows in time").unwrap();
+        following.term
+    }
+
+    /// How many objects it was sent so far.
+    pub(crate) fn received(&self) -> u64 {
+        self.client.state().borrow().received.objects
+    }
+
+    /// Says which addresses its pods have.
+    pub(crate) fn has(&self, node: &str, addresses: &[IpAddr]) {
+        let port = |address: &IpAddr| Port {
+            key: PortKey {
+                device: osier_model::DeviceName::new(
+                    &format!("shop:pod-{address}").replace("::", "-"),
+                )
+                .unwrap(),
+                interface: osier_model::InterfaceName::new("eth0").unwrap(),
+            },
+            network: NetworkName::new("pods").unwrap(),
+            node: NodeName::new(node).unwrap(),
+            mac: osier_model::Mac::of(*address),
+            addresses: vec![*address],
+            limits: osier_model::Limits::default(),
+            identity: osier_model::Identity::default(),
+        };
+        let ports = addresses.iter().map(port).collect();
+        self.client.report(Report { ports, ..Report::default() });
+    }
+}
