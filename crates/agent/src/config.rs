@@ -24,7 +24,7 @@ const MAX_FILE: u64 = 1 << 20;
 /// What the agent is told about its machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// The node's name in the view: the machine's host name.
+    /// The node's name in the view: `NODE_NAME` of the environment, or the machine's host name.
     pub node: NodeName,
     /// The bridge that pods are attached to.
     pub bridge: InterfaceName,
@@ -271,7 +271,11 @@ fn controller(file: Option<FileController>) -> Result<Option<ControllerConfig>, 
     }
 }
 
+/// In a pod of Kubernetes the node is told by its manifest, and may be called unlike the machine.
 fn host_name() -> Result<String, String> {
+    if let Ok(name) = std::env::var("NODE_NAME") {
+        return Ok(name);
+    }
     let name = nix::unistd::gethostname().map_err(|e| format!("the host name is unknown: {e}"))?;
     name.into_string().map_err(|name| format!("the host name {} is no text", name.display()))
 }

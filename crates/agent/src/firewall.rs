@@ -21,6 +21,8 @@ pub struct Exceptions {
     pub masquerade: BTreeSet<IpAddr>,
     /// Who may not reach themselves by an address that the machine translates.
     pub hairpin: BTreeSet<IpAddr>,
+    /// Rules that lead from ports of the machine to pods.
+    pub host_ports: BTreeSet<String>,
 }
 
 #[derive(Debug, Default)]
@@ -50,6 +52,9 @@ impl Firewall {
         let mut table = self.0.lock().await;
         if table.exceptions == exceptions {
             return Ok(());
+        }
+        if !exceptions.host_ports.is_empty() {
+            gateway::route_loopback()?;
         }
         table.exceptions = exceptions;
         table.apply().await

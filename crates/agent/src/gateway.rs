@@ -84,6 +84,7 @@ pub fn nft_script(pods: &[IpNet], masquerade: bool, exceptions: &Exceptions) -> 
         let _ = writeln!(script, "\t\t{family} saddr {address} {family} daddr {address} drop");
     }
     script.push_str("\t\tiifname \"osier0\" accept\n\t\toifname \"osier0\" accept\n\t}\n");
+    script.push_str(&host_ports(&exceptions.host_ports));
     let exceptions = &exceptions.masquerade;
     script.push_str(&way_back(pods));
     if masquerade || !exceptions.is_empty() {
@@ -118,8 +119,35 @@ pub fn nft_script(pods: &[IpNet], masquerade: bool, exceptions: &Exceptions) -> 
     script
 }
 
-/// A chain for pods that reach a pod by an address that the machine translates (a port of the node
-/// by `portmap`, a service by kube-proxy): the answer must come back here to be translated too, and
+/// Chains that lead from ports of the machine to pods, for who comes from elsewhere and for the
+/// machine itself, also by its loopback address: what it sends from there gets an address that pods
+/// can answer to, and what pods send there is dropped before anything is translated.
+fn host_ports(rules: &BTreeSet<String>) -> String {
+    if rules.is_empty() {
+        return String::new();
+    }
+    let rules: String =
+        rules.iter().fold(String::new(), |rules, rule| rules + "\t\t" + rule + "\n");
+    format!(
+        "\tchain to-pods {{\n{rules}\t}}\n\
+         \tchain loopback-guard {{\n\t\ttype filter hook prerouting priority raw; policy accept;\n\
+         \t\tiifname \"osier0\" ip daddr 127.0.0.0/8 drop\n\t}}\n\
+         \tchain host-ports {{\n\t\ttype nat hook prerouting priority dstnat; policy accept;\n\
+         \t\tfib daddr type local jump to-pods\n\t}}\n\
+         \tchain host-ports-own {{\n\t\ttype nat hook output priority -100; policy accept;\n\
+         \t\tfib daddr type local jump to-pods\n\t}}\n\
+         \tchain from-loopback {{\n\t\ttype nat hook postrouting priority srcnat; policy accept;\n\
+         \t\toifname \"osier0\" ip saddr 127.0.0.0/8 masquerade\n\t}}\n"
+    )
+}
+
+/// Lets the machine reach pods from its loopback address, which has no meaning elsewhere otherwise.
+pub(crate) fn route_loopback() -> Result<(), NetlinkError> {
+    netlink::write_sysctl(&format!("net/ipv4/conf/{INTERFACE}/route_localnet"), "1")
+}
+
+/// A chain for pods that reach a pod by an address that the machine translates (a port of the node,
+/// a service by kube-proxy): the answer must come back here to be translated too, and
 /// would go from pod to pod by the switch.
 fn way_back(pods: &[IpNet]) -> String {
     let mut chain = String::from(
@@ -232,7 +260,7 @@ mod tests {
         // One pod that is not like the others.
         let masquerade = BTreeSet::from(["10.1.1.9".parse().unwrap()]);
         let hairpin = BTreeSet::from(["fd01::9".parse().unwrap()]);
-        let one = Exceptions { masquerade, hairpin };
+        let one = Exceptions { masquerade, hairpin, ..Exceptions::default() };
         let script = nft_script(&pods, true, &one);
         assert!(script.contains(" ip saddr != { 10.1.1.9 } ip daddr !="), "{script}");
         let script = nft_script(&pods, false, &one);

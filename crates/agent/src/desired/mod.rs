@@ -4,8 +4,10 @@
 //! The record (`record`) is all that the agent ever knows of a pod, and is complete before the pod
 //! sees its address; so a new agent knows what the last one did.
 
+mod host_port;
 mod record;
 
+pub use host_port::HostPort;
 pub use record::RecordError;
 
 use crate::netlink::{NamespaceId, PodInterface};
@@ -62,6 +64,8 @@ pub struct PodPort {
     pub masquerade: Option<bool>,
     /// Whether it may reach itself by an address that the machine translates.
     pub hairpin: bool,
+    /// Ports of the node that lead to it.
+    pub host_ports: Vec<HostPort>,
 }
 
 /// An address of a pod.
@@ -139,7 +143,7 @@ impl PodPort {
 
     /// Whether the firewall treats it unlike others.
     pub fn is_exception(&self) -> bool {
-        self.masquerade.is_some() || !self.hairpin
+        self.masquerade.is_some() || !self.hairpin || !self.host_ports.is_empty()
     }
 
     /// Whether it is in the network whose addresses are of the node's blocks.
@@ -269,6 +273,7 @@ pub(crate) mod tests {
             },
             masquerade: Some(false),
             hairpin: false,
+            host_ports: vec!["tcp/8080>80".parse().unwrap(), "udp/fd00::1/53>53".parse().unwrap()],
         }
     }
 

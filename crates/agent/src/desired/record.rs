@@ -37,6 +37,7 @@ mod keys {
     pub(super) const EGRESS: &str = "osier-egress-limit";
     pub(super) const MASQUERADE: &str = "osier-masquerade";
     pub(super) const HAIRPIN: &str = "osier-hairpin";
+    pub(super) const HOST_PORTS: &str = "osier-host-ports";
 }
 
 /// A record that is not whole.
@@ -81,12 +82,15 @@ impl PodPort {
             (keys::TAG, self.tag.to_string()),
             (keys::MTU, self.mtu.to_string()),
         ];
+        let host_ports = joined(self.host_ports.iter().map(ToString::to_string));
+        let host_ports = Some(host_ports).filter(|ports| !ports.is_empty());
         let maybe = [
             (keys::IPAM, self.giver.text()),
             (keys::INGRESS, self.limits.ingress.map(limit_text)),
             (keys::EGRESS, self.limits.egress.map(limit_text)),
             (keys::MASQUERADE, self.masquerade.map(|yes| yes.to_string())),
             (keys::HAIRPIN, (!self.hairpin).then(|| false.to_string())),
+            (keys::HOST_PORTS, host_ports),
         ];
         let maybe = maybe.into_iter().filter_map(|(key, value)| Some((key, value?)));
         some.into_iter().chain(maybe).map(|(key, value)| (key.to_owned(), value)).collect()
@@ -143,6 +147,7 @@ fn read(host: &str, ofport: u16, ids: &Record<'_>) -> Result<PodPort, RecordErro
         },
         masquerade: ids.maybe(keys::MASQUERADE, parsed)?,
         hairpin: ids.maybe(keys::HAIRPIN, parsed)?.unwrap_or(true),
+        host_ports: ids.list(keys::HOST_PORTS, parsed)?.unwrap_or_default(),
     })
 }
 
@@ -261,7 +266,9 @@ mod tests {
     #[test]
     fn a_record_of_an_older_agent_is_read() {
         let mut ids = port().external_ids();
-        for key in [keys::VNI, keys::LINKS, keys::ROUTES, keys::IPAM, keys::INGRESS] {
+        for key in
+            [keys::VNI, keys::LINKS, keys::ROUTES, keys::IPAM, keys::INGRESS, keys::HOST_PORTS]
+        {
             ids.remove(key);
         }
         let read = PodPort::from_external_ids("veth01234567", 17, &ids).unwrap().unwrap();

@@ -36,12 +36,17 @@ pub(super) async fn keep(config: &Config, ports: &Ports) {
 fn text(config: &Config) -> String {
     let mut osier = json!({
         "type": "osier",
-        "capabilities": {"ips": true, "mac": true, "bandwidth": true},
+        "capabilities": {"ips": true, "mac": true, "bandwidth": true, "portMappings": true},
     });
     if config.cni_socket != std::path::Path::new(osier_cni::config::DEFAULT_SOCKET) {
         osier["agentSocket"] = json!(config.cni_socket);
     }
-    let portmap = json!({"type": "portmap", "capabilities": {"portMappings": true}});
-    let list = json!({"cniVersion": "1.1.0", "name": "osier", "plugins": [osier, portmap]});
+    // Runtimes from before 1.1.0 refuse that version, and know no list of versions.
+    let list = json!({
+        "cniVersion": "1.0.0",
+        "cniVersions": ["1.0.0", "1.1.0"],
+        "name": "osier",
+        "plugins": [osier],
+    });
     format!("{list:#}\n")
 }

@@ -6,7 +6,7 @@ use super::state::Wish;
 use super::{PortError, Ports, ipam, is_first, late};
 use crate::addresses::AddressError;
 use crate::controller::PortRequest;
-use crate::desired::{Giver, PodPort};
+use crate::desired::{Giver, HostPort, PodPort};
 use crate::gateway;
 use crate::netlink::Namespace;
 use ipnet::IpNet;
@@ -127,6 +127,7 @@ impl Ports {
             limits: limits(config.runtime.bandwidth),
             masquerade: config.masquerade.filter(|yes| *yes != self.0.config.masquerade),
             hairpin: config.hairpin.unwrap_or(true),
+            host_ports: config.runtime.port_mappings.iter().map(HostPort::from).collect(),
         }
     }
 

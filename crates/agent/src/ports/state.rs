@@ -2,7 +2,7 @@
 
 use super::grant::{Addresses as Given, Routing};
 use crate::addresses::{AddressError, Addresses};
-use crate::desired::{Giver, PodAddress, PodPort, host_interface};
+use crate::desired::{Giver, HostPort, PodAddress, PodPort, host_interface};
 use crate::firewall::Exceptions;
 use crate::netlink::NamespaceId;
 use ipnet::IpNet;
@@ -37,6 +37,7 @@ pub(super) struct Wish {
     pub(super) limits: Limits,
     pub(super) masquerade: Option<bool>,
     pub(super) hairpin: bool,
+    pub(super) host_ports: Vec<HostPort>,
 }
 
 /// See the module.
@@ -134,6 +135,7 @@ impl State {
             limits: wish.limits,
             masquerade: wish.masquerade,
             hairpin: wish.hairpin,
+            host_ports: wish.host_ports,
         }))
     }
 
@@ -196,7 +198,13 @@ impl State {
             let ports = self.ports.values().filter(|port| port.in_default_network());
             ports.filter(|port| unlike(port)).flat_map(|port| port.ips()).collect()
         };
+        let ports = self.ports.values().filter(|port| port.in_default_network());
+        let mapped = ports.flat_map(|port| {
+            let rules = |host: HostPort| port.ips().filter_map(move |ip| host.rule(ip));
+            port.host_ports.iter().copied().flat_map(rules)
+        });
         Exceptions {
+            host_ports: mapped.collect(),
             masquerade: of(&|port| port.masquerade.is_some_and(|yes| yes != usual)),
             hairpin: of(&|port| !port.hairpin),
         }
@@ -257,6 +265,7 @@ mod tests {
             limits: Limits::default(),
             masquerade: None,
             hairpin: true,
+            host_ports: Vec::new(),
         }
     }
 

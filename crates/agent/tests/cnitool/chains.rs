@@ -67,6 +67,52 @@ fn portmap_leads_from_the_nodes_port_to_the_pod() {
     is_clean(&runtime);
 }
 
+/// Instead of that plugin: the agent's own table.
+#[test]
+fn ports_of_the_node_need_no_other_plugin() {
+    let runtime = Runtime::new();
+    let node = runtime.node();
+    let outside = runtime.fabric.segment();
+    outside.ip("address add 198.51.100.254/24 dev segment").unwrap();
+    outside.run(&["ethtool", "-K", "segment", "tx", "off"]).unwrap();
+    node.netns().ip("link set lo up").unwrap();
+    let capable = json!({"capabilities": {"portMappings": true}});
+    runtime.configure("1.1.0", &[runtime.ours(capable)]);
+    let mapping = json!([
+        {"hostPort": 8080, "containerPort": 80, "protocol": "tcp"},
+        {"hostPort": 8081, "containerPort": 80, "protocol": "tcp", "hostIP": "127.0.0.1"},
+        {"hostPort": 0, "containerPort": 81, "protocol": "tcp"},
+    ]);
+    let container = runtime.container("a").wishing(&json!({"portMappings": mapping}));
+    container.does("add");
+    container.does("check");
+    serve(&container.netns, 80, "hello");
+    let other = runtime.container("b");
+    other.does("add");
+    let (at, own) = (node.underlay(), IpAddr::from([127, 0, 0, 1]));
+    for (client, server, port) in [
+        (outside, at, 8080),
+        (node.netns(), at, 8080),
+        (&other.netns, at, 8080),
+        (&container.netns, at, 8080),
+        (node.netns(), own, 8080),
+        (node.netns(), own, 8081),
+    ] {
+        let heard = || match hears(client, server, port) {
+            Ok(said) if said == "hello" => Ok(()),
+            other => Err(format!("{server} {port}: {other:?}")),
+        };
+        wait_until("an answer through the node's port", PATIENCE, heard).unwrap();
+    }
+    assert!(hears(outside, at, 8081).is_err(), "that one is of the loopback address");
+    let rules = || node.netns().run(&["nft", "list", "table", "inet", "osier"]).unwrap();
+    assert!(rules().contains("tcp dport 8080 dnat ip to"), "{}", rules());
+    container.does("del");
+    assert!(!rules().contains("8080"), "{}", rules());
+    other.does("del");
+    is_clean(&runtime);
+}
+
 #[test]
 fn bandwidth_shapes_the_pods_wire() {
     let runtime = Runtime::new();
