@@ -115,6 +115,14 @@ cni: ## build the CNI plugin, static and small
 		$(CARGO) build --profile cni -p osier-cni --target $(HOST) --locked
 	@ls -l $(or $(CARGO_TARGET_DIR),target)/$(HOST)/cni/osier-cni
 
+.PHONY: image
+image: packages ## write the container image without a builder: target/osier-image.tar; IMAGE=name:tag
+	$(CARGO) run --quiet --release --locked -p xtask -- image $(if $(IMAGE),--name $(IMAGE))
+
+.PHONY: deploy
+deploy: ## write deploy/osier.yaml and what else is made from the chart
+	$(CARGO) xtask deploy
+
 .PHONY: man
 man: ## write the manual's pages; MANDIR=folder (default target/man)
 	$(CARGO) run --quiet --locked -p osier -- man $(or $(MANDIR),$(or $(CARGO_TARGET_DIR),target)/man)

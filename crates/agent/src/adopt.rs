@@ -73,7 +73,7 @@ pub fn lives(
     port.boot_id == boot_id && namespace(&port.netns) == Some(port.netns_id)
 }
 
-fn text<'a>(row: &'a Row, column: &str) -> Option<&'a str> {
+pub(crate) fn text<'a>(row: &'a Row, column: &str) -> Option<&'a str> {
     match row.get(column)? {
         Value::Atom(Atom::String(text)) => Some(text),
         _ => None,

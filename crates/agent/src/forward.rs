@@ -44,6 +44,19 @@ pub(crate) async fn accept_forwarding() {
     }
 }
 
+/// Takes the rules away, where they are.
+pub(crate) async fn refuse_forwarding() {
+    for tool in TOOLS {
+        for rule in RULES {
+            let arguments: Vec<&str> = ["-D", "FORWARD"].into_iter().chain(rule).collect();
+            // Until there is none: earlier agents may have put several. No tool, no rule.
+            while run(tool, &arguments).await.is_ok_and(|output| output.status.success()) {
+                info!(tool, rule = rule.join(" "), "removed from the firewall");
+            }
+        }
+    }
+}
+
 type Rule = [&'static str; 8];
 
 const RULES: [Rule; 2] = [

@@ -11,6 +11,7 @@ mod agent;
 mod alone;
 pub mod answers;
 pub mod asks;
+pub mod clean;
 pub mod cni_server;
 pub mod config;
 pub mod controller;

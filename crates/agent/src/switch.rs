@@ -58,7 +58,7 @@ pub fn row_ownership() -> rows::Ownership {
     rows::Ownership::new(PREFIX, "agent")
 }
 
-fn flow_ownership() -> flows::Ownership {
+pub(crate) fn flow_ownership() -> flows::Ownership {
     flows::Ownership {
         cookies: CookieClass { value: CLASS, mask: CLASS_MASK },
         learned: Some(CookieClass { value: LEARNED, mask: CLASS_MASK }),

@@ -8,6 +8,7 @@ mod kinds;
 mod manifests;
 mod output;
 mod pcap;
+mod preflight;
 mod progress;
 mod redact;
 mod render;

@@ -51,7 +51,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "osier-bench",
         &["osier-fleet", "osier-openflow", "osier-ovsdb", "osier-southbound", "osier-testbed"],
     ),
-    ("xtask", &["osier-compiler", "osier-oci", "osier-ovsdb"]),
+    ("xtask", &["osier-compiler", "osier-kubernetes", "osier-oci", "osier-ovsdb"]),
 ];
 
 /// Crates that must do without a runtime, less their sessions.

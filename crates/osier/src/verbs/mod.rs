@@ -13,12 +13,15 @@ mod controller;
 mod delete;
 mod describe;
 mod get;
+mod install_cni;
 mod lab;
 mod man;
 mod node;
+mod prepare_ovs;
 mod status;
 mod support_bundle;
 mod trace;
+mod uninstall_node;
 mod watch;
 
 use crate::client::{Client, Connection};
@@ -62,6 +65,12 @@ pub(crate) enum Verb {
     Controller(controller::Arguments),
     /// Run this node's agent
     Agent(agent::Arguments),
+    /// Put the CNI plugin where the container runtime looks
+    InstallCni(install_cni::Arguments),
+    /// Make the database of the switch that Osier brings along
+    PrepareOvs(prepare_ovs::Arguments),
+    /// Take away what Osier made on this node
+    UninstallNode(uninstall_node::Arguments),
     /// Print a script that completes osier's words in a shell
     Completions(completions::Arguments),
     /// Write the manual's pages
@@ -89,6 +98,9 @@ pub(crate) fn run(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Lab(arguments) => lab::run(arguments),
         Verb::Controller(arguments) => controller::run(&arguments),
         Verb::Agent(arguments) => agent::run(&arguments),
+        Verb::InstallCni(arguments) => install_cni::run(&arguments),
+        Verb::PrepareOvs(arguments) => prepare_ovs::run(&arguments),
+        Verb::UninstallNode(arguments) => uninstall_node::run(&arguments),
         Verb::Completions(arguments) => completions::run(&arguments),
         Verb::Man(arguments) => man::run(&arguments),
         Verb::Version => {

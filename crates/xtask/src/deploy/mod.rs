@@ -2,9 +2,11 @@
 //!
 //! The chart's templates and `values.schema.json` are written by people. From them come
 //! `Chart.yaml`, `values.yaml`, `deploy/osier.yaml` (the chart with its defaults and a namespace),
-//! `deploy/osier-uninstall.yaml` and the table of values in `docs/install.md`. `cargo xtask check`
-//! fails if one of those is not as it would be written.
+//! `deploy/osier-uninstall.yaml` and the table of values in `docs/install.md`; from the code the
+//! definitions of our resources, one of the templates. `cargo xtask check` fails if one of those is
+//! not as it would be written.
 
+mod definitions;
 mod template;
 mod values;
 
@@ -13,6 +15,8 @@ use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
 const CHART: &str = "deploy/helm/osier";
+/// The template that nobody writes by hand.
+const DEFINITIONS: &str = "definitions.yaml";
 const NAMESPACE: &str = "osier-system";
 const MARKS: [&str; 2] = ["<!-- values: cargo xtask deploy -->\n", "<!-- end of values -->\n"];
 
@@ -85,11 +89,12 @@ impl Sources {
         let mut templates = Vec::new();
         for entry in std::fs::read_dir(chart.join("templates"))? {
             let path = entry?.path();
-            if path.extension().is_some_and(|end| end == "yaml") {
-                let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            if path.extension().is_some_and(|end| end == "yaml") && name != DEFINITIONS {
                 templates.push((name, read(&path)?));
             }
         }
+        templates.push((DEFINITIONS.to_owned(), definitions::template()?));
         templates.sort();
         Ok(Self { schema, templates, install: read(&root().join("docs/install.md"))? })
     }
@@ -108,6 +113,7 @@ impl Sources {
         Ok(vec![
             (format!("{CHART}/Chart.yaml"), chart()),
             (format!("{CHART}/values.yaml"), values::yaml(&self.schema)?),
+            (format!("{CHART}/templates/{DEFINITIONS}"), definitions::template()?),
             ("deploy/osier.yaml".to_owned(), self.manifest(&plain)?),
             ("deploy/osier-uninstall.yaml".to_owned(), uninstall),
             ("docs/install.md".to_owned(), self.install_page()?),

@@ -92,7 +92,8 @@ fn properties(schema: &Value) -> Result<BTreeMap<&String, &Value>> {
     Ok(found.context("a value has neither a default nor values of its own")?.iter().collect())
 }
 
-fn sorted(value: &Value) -> Value {
+/// With the names of all maps in order.
+pub(super) fn sorted(value: &Value) -> Value {
     match value {
         Value::Array(list) => list.iter().map(sorted).collect(),
         Value::Object(map) => {
