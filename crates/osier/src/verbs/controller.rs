@@ -5,6 +5,7 @@ use clap::{Args, Subcommand};
 use osier_controller::Controller;
 use osier_controller::config::{Config, DEFAULT_PATH};
 use osier_controller::credentials::{self, Role};
+use osier_kubernetes::Kubernetes;
 use osier_store::{Embedded, Options};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -21,6 +22,9 @@ pub(crate) struct Arguments {
     /// The configuration; the default one may be missing
     #[arg(long, value_name = "FILE", default_value = DEFAULT_PATH, global = true)]
     config: PathBuf,
+    /// Take the model from Kubernetes, also if the configuration does not say so
+    #[arg(long)]
+    kubernetes: bool,
     #[command(subcommand)]
     command: Option<Command>,
 }
@@ -73,7 +77,10 @@ enum CredentialCommand {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    let config = Config::load(&arguments.config)?;
+    let mut config = Config::load(&arguments.config)?;
+    if arguments.kubernetes {
+        config.kubernetes.get_or_insert_default();
+    }
     match &arguments.command {
         None => return serve(config),
         Some(Command::Credential { command }) => credential(&config, command)?,
@@ -102,15 +109,18 @@ fn serve(config: Config) -> anyhow::Result<ExitCode> {
                 signal(SignalKind::terminate()).context("signals cannot be heard")?;
             let mut interrupt =
                 signal(SignalKind::interrupt()).context("signals cannot be heard")?;
-            let authority = config.authority();
-            let controller = Controller::start(config).await?;
-            greet(&controller, &authority)?;
             let stop = async {
                 tokio::select! {
                     _ = terminate.recv() => {}
                     _ = interrupt.recv() => {}
                 }
             };
+            if config.kubernetes.is_some() {
+                return Ok(Kubernetes::new(config).await?.run(stop).await?);
+            }
+            let authority = config.authority();
+            let controller = Controller::start(config).await?;
+            greet(&controller, &authority)?;
             Ok(controller.run(stop).await?)
         })
         .map(|()| ExitCode::SUCCESS)
