@@ -106,8 +106,7 @@ impl Announcer {
         if !lines.contains(&self.address.as_str()) {
             lines.push(&self.address);
         }
-        let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
-        data.insert(ADDRESSES.to_owned(), text);
+        data.insert(ADDRESSES.to_owned(), lines.join("\n") + "\n");
         data.insert(AUTHORITY.to_owned(), self.authority.clone());
         data
     }

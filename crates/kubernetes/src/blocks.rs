@@ -162,7 +162,7 @@ mod tests {
 
     fn rules(cluster: &[&str], v4: u8) -> Rules {
         let cluster = cluster.iter().map(|text| text.parse().unwrap()).collect();
-        Rules { cluster, v4, v6: 122, rest: Duration::from_secs(60) }
+        Rules { cluster, v4, v6: 122, rest: Duration::from_mins(1) }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use kube::api::PostParams;
 use kube::{Api, Client};
 use ring::digest::{SHA256, digest};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// For whom tokens have to be.
@@ -31,10 +31,13 @@ pub(crate) struct Bearer {
     pub(crate) pod: Option<String>,
 }
 
+/// What was answered, by the hashes of tokens.
+type Known = HashMap<[u8; 32], (Instant, Option<Arc<Bearer>>)>;
+
 /// Who asks the API server.
 pub(crate) struct Reviewer {
     reviews: Api<TokenReview>,
-    known: Mutex<HashMap<[u8; 32], (Instant, Option<Arc<Bearer>>)>>,
+    known: Mutex<Known>,
 }
 
 // === impl Reviewer ===
@@ -95,7 +98,7 @@ impl Reviewer {
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<[u8; 32], (Instant, Option<Arc<Bearer>>)>> {
+    fn lock(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

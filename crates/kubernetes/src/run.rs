@@ -28,7 +28,7 @@ const PAUSE: Duration = Duration::from_secs(2);
 /// A controller in Kubernetes.
 pub struct Kubernetes {
     config: Config,
-    kubernetes: KubernetesConfig,
+    settings: KubernetesConfig,
     way: kube::Config,
     namespace: String,
     identity: String,
@@ -40,10 +40,10 @@ pub struct Kubernetes {
 impl Kubernetes {
     /// With a configuration that has `[kubernetes]`; the API server need not be there yet.
     pub async fn new(config: Config) -> Result<Self, KubernetesError> {
-        let kubernetes = config.kubernetes.clone().ok_or(KubernetesError::Unconfigured)?;
-        let way = way(&kubernetes).await?;
+        let settings = config.kubernetes.clone().ok_or(KubernetesError::Unconfigured)?;
+        let way = way(&settings).await?;
         let said = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-        let namespace = kubernetes.namespace.clone().or_else(|| said("POD_NAMESPACE"));
+        let namespace = settings.namespace.clone().or_else(|| said("POD_NAMESPACE"));
         let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         let name = said("POD_NAME");
         let is_pod = name.is_some();
@@ -54,7 +54,7 @@ impl Kubernetes {
         let random = u64::from_be_bytes(random);
         Ok(Self {
             config,
-            kubernetes,
+            settings,
             way,
             namespace: namespace.unwrap_or_else(|| NAMESPACE.to_owned()),
             identity: format!("{name}_{random:016x}"),
@@ -67,7 +67,7 @@ impl Kubernetes {
         let mut stop = std::pin::pin!(stop);
         // Its connection is its own: renewing waits for nobody.
         let client = client(&self.way)?;
-        let lease = self.kubernetes.lease;
+        let lease = self.settings.lease;
         let election = Election::new(client.clone(), &self.namespace, self.identity.clone(), lease);
         let prepared = async {
             let standby = standby::serve(self.config.api.listen);
@@ -131,7 +131,7 @@ impl Kubernetes {
     fn advertised(&self) -> SocketAddr {
         let mut listen = self.config.fleet.listen;
         let said = std::env::var("POD_IP").ok().and_then(|ip| ip.parse().ok());
-        if let Some(address) = self.kubernetes.advertise.or(said) {
+        if let Some(address) = self.settings.advertise.or(said) {
             listen.set_ip(address);
         }
         listen
@@ -154,9 +154,20 @@ enum End {
     Failed(String),
 }
 
+/// A runtime that is thrown away, wherever that happens.
+struct Own(Option<tokio::runtime::Runtime>);
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
 /// Leading, on a runtime of its own.
 struct Leading {
-    runtime: tokio::runtime::Runtime,
+    runtime: Own,
     task: JoinHandle<Result<(), KubernetesError>>,
     stop: oneshot::Sender<()>,
 }
@@ -177,7 +188,7 @@ impl Leading {
         let guard = runtime.enter();
         let setup = Setup {
             config: of.config.clone(),
-            kubernetes: of.kubernetes.clone(),
+            kubernetes: of.settings.clone(),
             client: client(&of.way)?,
             namespace: of.namespace.clone(),
             identity: of.identity.clone(),
@@ -189,7 +200,7 @@ impl Leading {
         drop(guard);
         let (stop, stopped) = oneshot::channel();
         let task = runtime.spawn(lead(setup, stopped));
-        Ok(Self { runtime, task, stop })
+        Ok(Self { runtime: Own(Some(runtime)), task, stop })
     }
 
     /// Leads for as long as the lease holds.
@@ -199,7 +210,7 @@ impl Leading {
         held: &mut Held,
         stop: impl Future<Output = ()>,
     ) -> End {
-        let Self { runtime, mut task, stop: tell } = self;
+        let Self { mut runtime, mut task, stop: tell } = self;
         let said = |ended: Result<Result<(), KubernetesError>, tokio::task::JoinError>| match ended
         {
             Ok(Ok(())) => "it ended".to_owned(),
@@ -216,7 +227,12 @@ impl Leading {
                 End::Stopped
             }
         };
-        let ended = tokio::task::spawn_blocking(move || runtime.shutdown_timeout(GRACE));
+        let runtime = runtime.0.take();
+        let ended = tokio::task::spawn_blocking(move || {
+            if let Some(runtime) = runtime {
+                runtime.shutdown_timeout(GRACE);
+            }
+        });
         // A thread that does not end holds nothing that anybody could use.
         let _ = tokio::time::timeout(2 * GRACE, ended).await;
         end

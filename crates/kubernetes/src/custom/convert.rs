@@ -106,14 +106,14 @@ pub(crate) fn port_object(name: &str) -> String {
         return plain;
     }
     let hash = digest(&SHA256, name.as_bytes());
-    let hash: String = hash.as_ref()[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+    let first = hash.as_ref().first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes));
     let lower = plain.to_ascii_lowercase();
     let mut kept: String =
         lower.chars().map(|c| if fits(c) { c } else { '-' }).take(LONGEST - 18).collect();
     while kept.ends_with(['.', '-']) {
         kept.pop();
     }
-    format!("{kept}-{hash}")
+    format!("{kept}-{first:016x}")
 }
 
 /// A port that an agent asked for, as an object.

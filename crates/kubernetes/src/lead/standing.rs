@@ -35,7 +35,9 @@ pub(super) struct Standing {
 impl Leader {
     /// Looks at all nodes, and tells what is new.
     pub(super) fn stand(&mut self) {
-        let Some(states) = self.states.as_ref().map(|states| states.all()) else { return };
+        let Some(states) = self.states.as_ref().map(osier_controller::NodeStates::all) else {
+            return;
+        };
         let now = Instant::now();
         let mut faulty = BTreeSet::new();
         for state in &states {

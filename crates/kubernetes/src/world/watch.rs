@@ -89,10 +89,10 @@ fn told<T>(event: Event<T>) -> Told<T> {
 /// Such a server refuses the parameter (before 1.32, or with its gate closed), or says later that its
 /// etcd is too old for it (before 3.4.31 and 3.5.13).
 fn cannot_stream(error: &watcher::Error) -> bool {
-    let status = match error {
-        watcher::Error::WatchStartFailed(kube::Error::Api(status))
-        | watcher::Error::WatchError(status) => status,
-        _ => return false,
+    let (watcher::Error::WatchStartFailed(kube::Error::Api(status))
+    | watcher::Error::WatchError(status)) = error
+    else {
+        return false;
     };
     let words = ["sendInitialEvents", "RequestWatchProgress", "WatchList"];
     status.code == 422 || words.iter().any(|word| status.message.contains(word))

@@ -12,16 +12,14 @@ use serde_json::json;
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tempfile::TempDir;
 
 /// An agent that makes everything real at once.
 pub(crate) struct Agent {
     pub(crate) client: ControllerClient,
-    /// How often it was sent something.
-    pub(crate) updates: Arc<AtomicUsize>,
-    pub(crate) folder: TempDir,
+    /// What it keeps on disk.
+    _folder: TempDir,
 }
 
 /// A token of an agent's pod on a node, as its kubelet gets it.
@@ -54,16 +52,9 @@ pub(crate) fn token(server: &Server, node: &str, account: &str, audience: &str) 
 /// The authority that the ConfigMap announces.
 pub(crate) fn authority(server: &Server) -> Fingerprint {
     until("an announced authority", || {
-        let args = [
-            "get",
-            "cm",
-            "osier-controllers",
-            "-n",
-            NAMESPACE,
-            "-o",
-            "jsonpath={.data.authority\\.pem}",
-        ];
-        let pem = server.kubectl(&args)?;
+        let path = format!("/api/v1/namespaces/{NAMESPACE}/configmaps/osier-controllers");
+        let map = server.get(&path);
+        let pem = map["data"]["authority.pem"].as_str().unwrap_or_default().to_owned();
         Fingerprint::of_pem(&pem).ok_or(pem)
     })
 }
@@ -122,16 +113,14 @@ impl Agent {
             ..ClientOptions::new(node)
         };
         let (client, mut news) = ControllerClient::start(options, transport).await;
-        let updates = Arc::new(AtomicUsize::new(0));
-        let (voice, count) = (client.clone(), Arc::clone(&updates));
+        let voice = client.clone();
         tokio::spawn(async move {
             while let Some(update) = news.recv().await {
                 let update: ViewUpdate = update;
-                count.fetch_add(1, Ordering::SeqCst);
                 voice.applied(update.position(), Vec::new());
             }
         });
-        Self { client, updates, folder }
+        Self { client, _folder: folder }
     }
 
     /// Waits until it follows a leader of a term, or a later one; says which.

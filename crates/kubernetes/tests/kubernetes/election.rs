@@ -7,20 +7,11 @@ use std::time::Duration;
 
 /// Who holds the lease, and how often it changed hands.
 pub(crate) fn holder(server: &Server) -> Result<(String, u64), String> {
-    let lease = server.kubectl(&[
-        "get",
-        "lease",
-        "osier-controller",
-        "-n",
-        NAMESPACE,
-        "-o",
-        "jsonpath={.spec.holderIdentity} {.spec.leaseTransitions}",
-    ])?;
-    let (holder, term) = lease.split_once(' ').ok_or_else(|| lease.clone())?;
-    match holder.is_empty() {
-        true => Err("nobody".to_owned()),
-        false => Ok((holder.to_owned(), term.trim().parse().unwrap())),
-    }
+    let path = format!("/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases");
+    let spec = server.get(&format!("{path}/osier-controller"))["spec"].clone();
+    let holder = spec["holderIdentity"].as_str().filter(|holder| !holder.is_empty());
+    let holder = holder.ok_or_else(|| spec.to_string())?.to_owned();
+    Ok((holder, spec["leaseTransitions"].as_u64().unwrap_or(0)))
 }
 
 #[test]
@@ -36,7 +27,8 @@ fn another_leads_when_one_is_killed_or_stopped_and_agents_miss_nothing() {
         let seen = agent.following(term << 32).await;
         assert_eq!(seen >> 32, term);
         let announced = until("two lines", || {
-            let map = server.get(&["cm", "osier-controllers", "-n", NAMESPACE]);
+            let map =
+                server.get(&format!("/api/v1/namespaces/{NAMESPACE}/configmaps/osier-controllers"));
             let lines = map["data"]["addresses"].as_str().unwrap_or_default().to_owned();
             if lines.lines().count() == 2 { Ok(lines) } else { Err(lines) }
         });

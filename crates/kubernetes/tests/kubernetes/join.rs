@@ -1,1 +1,105 @@
-//! To come.
+//! Who may come in: agents by the token of their pod, people by tokens of their accounts.
+
+use crate::agent::{Agent, token, try_join};
+use crate::controller::Controller;
+use crate::server::{NAMESPACE, Server, turn, until};
+use serde_json::Value;
+use tempfile::TempDir;
+
+#[test]
+fn an_agent_joins_for_its_own_node_from_its_own_machine_only() {
+    let turn = turn();
+    let server = turn.server;
+    server.node("a", Some("192.0.2.1"), &["10.244.1.0/24"]);
+    server.node("b", Some("192.0.2.2"), &["10.244.2.0/24"]);
+    turn.run(async || {
+        let controller = Controller::start(server, 0).await;
+        // Whoever comes now is refused for what it shows, and not because nobody leads.
+        Agent::join(server, &[&controller], "b", "192.0.2.2").await.following(1).await;
+        let good = token(server, "a", "osier-agent", "osier-controller");
+        let elsewhere = token(server, "a", "osier-agent", "somebody-else");
+        let another = token(server, "a", "osier-viewer", "osier-controller");
+        let unbound = server
+            .kubectl(&[
+                "create",
+                "token",
+                "osier-agent",
+                "-n",
+                NAMESPACE,
+                "--audience",
+                "osier-controller",
+            ])
+            .unwrap();
+        let forged = format!("{}x", &good[..good.len() - 1]);
+        let folder = TempDir::new().unwrap();
+        for (why, node, machine, token) in [
+            ("another's node", "b", "192.0.2.2", &good),
+            ("no node", "c", "192.0.2.1", &good),
+            ("another's machine", "a", "192.0.2.2", &good),
+            ("another audience", "a", "192.0.2.1", &elsewhere),
+            ("another account", "a", "192.0.2.1", &another),
+            ("no pod's token", "a", "192.0.2.1", &unbound.trim().to_owned()),
+            ("a forged token", "a", "192.0.2.1", &forged),
+        ] {
+            let fleet = controller.fleet(machine);
+            let joined = try_join(server, node, &fleet, token.clone(), folder.path()).await;
+            let error = joined.expect_err(why).to_string();
+            assert!(error.contains("refused"), "{why}: {error}");
+        }
+        let fleet = controller.fleet("192.0.2.1");
+        let joined = try_join(server, "a", &fleet, good, folder.path()).await.unwrap();
+        assert_eq!(joined.configuration.blocks[0].cidr.to_string(), "10.244.1.0/24");
+        people(server, &controller);
+        controller.stop().await;
+    });
+}
+
+/// An answer of the controller's API, its status and its body.
+fn ask(server: &Server, controller: &Controller, args: &[&str]) -> (u16, Value) {
+    let url = format!(
+        "https://192.0.2.100:{}/apis/osier.dev/v1alpha1",
+        controller.config.api.listen.port()
+    );
+    let mut all = vec!["-sk".to_owned(), "-w".to_owned(), "\n%{http_code}".to_owned()];
+    all.extend(args.iter().map(|arg| arg.replace("URL", &url)));
+    let out = server.netns.command("curl").args(all).run().unwrap();
+    let (body, status) = out.rsplit_once('\n').unwrap();
+    (status.parse().unwrap(), serde_json::from_str(body).unwrap_or_default())
+}
+
+fn people(server: &Server, controller: &Controller) {
+    let token = |account: &str, audience: &str| {
+        let args = ["create", "token", account, "-n", NAMESPACE, "--audience", audience];
+        format!("X-Osier-Authorization: Bearer {}", server.kubectl(&args).unwrap().trim())
+    };
+    let viewer = token("osier-viewer", "osier-controller");
+    let operator = token("osier-operator", "osier-controller");
+    let agent = token("osier-agent", "osier-controller");
+    let api = token("osier-viewer", "https://kubernetes.default.svc");
+    let (status, body) = ask(server, controller, &["-H", &viewer, "URL/status"]);
+    assert_eq!((status, &body["controller"]["store"]["kind"]), (200, &Value::from("kubernetes")));
+    for (who, header) in [("an agent", &agent), ("a token for others", &api)] {
+        assert_eq!(ask(server, controller, &["-H", header, "URL/status"]).0, 401, "{who}");
+    }
+    let pause = ["-X", "POST", "URL/nodes/b/pause"];
+    assert_eq!(ask(server, controller, &[&["-H", &viewer][..], &pause].concat()).0, 403);
+    assert_eq!(ask(server, controller, &[&["-H", &operator][..], &pause].concat()).0, 200);
+    until("a pause that is remembered", || {
+        let node = server.get("/api/v1/nodes/b");
+        match node["metadata"]["annotations"]["osier.dev/paused"].as_str() {
+            Some("true") => Ok(()),
+            _ => Err(node["metadata"].to_string()),
+        }
+    });
+    // The model is written with kubectl, whoever asks.
+    let apply = ["-X", "POST", "-d", "{\"items\": []}", "URL/apply"];
+    let (status, body) = ask(server, controller, &[&["-H", &operator][..], &apply].concat());
+    let said = body["error"]["message"].as_str().unwrap_or_default();
+    assert!(status == 405 && said.contains("kubectl apply"), "{status} {said}");
+    // Pods, with what their agents say of them.
+    let (status, body) = ask(server, controller, &["-H", &viewer, "URL/pods"]);
+    assert_eq!(status, 200);
+    let pods = body["items"].as_array().unwrap();
+    let host = |pod: &&Value| pod["name"] == "osier-agent-a" && pod["port"] == "Host";
+    assert!(pods.iter().any(|pod| host(&pod) && pod["node"] == "a"), "{body}");
+}

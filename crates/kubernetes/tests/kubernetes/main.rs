@@ -3,6 +3,9 @@
 //! One API server serves all of these, one after the other, in a namespace of its own: nodes are the
 //! whole cluster's. `scripts/install-kubernetes` gets the programs.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a panic is the report")]
+#![allow(clippy::needless_pass_by_value, reason = "JSON is written where it is passed")]
+
 mod agent;
 mod controller;
 mod pki;

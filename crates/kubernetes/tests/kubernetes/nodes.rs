@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 /// A condition of a node.
 fn network(server: &Server, node: &str) -> Result<(String, String), String> {
-    let node = server.get(&["node", node]);
+    let node = server.get(&format!("/api/v1/nodes/{node}"));
     let conditions = node["status"]["conditions"].as_array().cloned().unwrap_or_default();
     let is = conditions.into_iter().find(|condition| condition["type"] == "NetworkUnavailable");
     let is = is.ok_or_else(|| node["status"].to_string())?;
@@ -17,7 +17,7 @@ fn network(server: &Server, node: &str) -> Result<(String, String), String> {
 
 /// Events of an object, as `kubectl` has them.
 pub(crate) fn events(server: &Server, object: &str) -> Vec<(String, String)> {
-    let all = server.get(&["events.events.k8s.io", "-A"]);
+    let all = server.get("/apis/events.k8s.io/v1/events");
     let of = all["items"].as_array().cloned().unwrap_or_default();
     let own = of.into_iter().filter(|event| event["regarding"]["name"] == object);
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -55,7 +55,7 @@ fn nodes_are_followed_and_hear_how_they_are() {
             is => Err(format!("{is:?}")),
         });
         until("a without our taint, and with the other", || {
-            let node = server.get(&["node", "a"]);
+            let node = server.get("/api/v1/nodes/a");
             let taints = node["spec"]["taints"].as_array().cloned().unwrap_or_default();
             let keys: Vec<&Value> = taints.iter().map(|taint| &taint["key"]).collect();
             if keys == [&json!("other")] { Ok(()) } else { Err(node["spec"].to_string()) }
