@@ -18,7 +18,7 @@ demo: packages ## a controller, three nodes with real switches, pods of two name
 	@scripts/demo $(or $(CARGO_TARGET_DIR),target)/debug/osier
 
 .PHONY: test
-test: packages tools check ## all that CI runs: checks, unit, golden and end-to-end tests
+test: packages tools kubernetes check ## all that CI runs: checks, unit, golden and end-to-end tests
 	$(CARGO) test --workspace --locked
 
 .PHONY: check

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use osier_kubelab::{CONFORMANCE, Cluster, Proxy, Settings};
+use osier_kubelab::{Cluster, Proxy, Settings, Suite};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -90,11 +90,11 @@ pub(crate) enum Network {
 /// What is run, and what it is compared with.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct RunArguments {
-    /// Specs whose name matches
-    #[arg(long, default_value = CONFORMANCE)]
-    pub(crate) focus: String,
-    /// Specs whose name does not
-    #[arg(long, default_value = "")]
+    /// Specs whose name matches; if not given, those of networks that every cluster must pass
+    #[arg(long)]
+    pub(crate) focus: Option<String>,
+    /// Specs whose name does not; SCTP takes a kernel that has it
+    #[arg(long, default_value = r"\[Feature:SCTPConnectivity\]")]
     pub(crate) skip: String,
     /// How many run at once
     #[arg(long, default_value_t = 4)]
@@ -165,9 +165,9 @@ impl ClusterArguments {
 // === impl RunArguments ===
 
 impl RunArguments {
-    pub(crate) fn suite(&self) -> osier_kubelab::Suite {
-        osier_kubelab::Suite {
-            focus: self.focus.clone(),
+    pub(crate) fn suite(&self, default_focus: &str) -> Suite {
+        Suite {
+            focus: self.focus.clone().unwrap_or_else(|| default_focus.to_owned()),
             skip: self.skip.clone(),
             processes: self.procs,
             timeout: Duration::from_mins(self.minutes),

@@ -14,6 +14,9 @@ use thiserror::Error;
 /// The specs of networks that every cluster must pass.
 pub const CONFORMANCE: &str = r"\[sig-network\].*\[Conformance\]";
 
+/// The same, and those that only a dual-stack cluster can pass.
+pub const CONFORMANCE_DUAL: &str = r"\[sig-network\].*(\[Conformance\]|\[Feature:IPv6DualStack\])";
+
 const JSON: &str = "report.json";
 const LOG: &str = "e2e.log";
 

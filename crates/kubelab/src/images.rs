@@ -8,10 +8,10 @@
 use crate::install::{COREDNS_VERSION, Kubernetes};
 use osier_oci::{Compression, Image, ImageError, Layer};
 use std::fs::{self, File};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::SystemTime;
 use thiserror::Error;
 
 /// The image of pods' sandboxes.
@@ -83,7 +83,7 @@ pub enum ImagesError {
 
 /// The archive with all images, made if it is missing or older than its parts.
 pub(crate) fn archive(kubernetes: &Kubernetes) -> Result<PathBuf, ImagesError> {
-    let path = kubernetes.dir().join("images.tar");
+    let path = kubernetes.dir().join(format!("images-{:016x}.tar", recipe()));
     let lock = kubernetes.dir().join("images.lock");
     // Two clusters that start at once make one archive.
     let lock = File::options().create(true).append(true).open(&lock).map_err(file(&lock))?;
@@ -95,13 +95,18 @@ pub(crate) fn archive(kubernetes: &Kubernetes) -> Result<PathBuf, ImagesError> {
     Ok(path)
 }
 
-/// Whether the archive is newer than its parts, this program among them, which says what is in it.
+/// What this file says of the images, as a number.
+fn recipe() -> u64 {
+    let mut hasher = DefaultHasher::new();
+    include_str!("images.rs").hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Whether the archive is newer than its parts.
 fn up_to_date(archive: &Path, parts: &[PathBuf]) -> bool {
     let time = |path: &Path| fs::metadata(path).and_then(|found| found.modified()).ok();
     let Some(made) = time(archive) else { return false };
-    let this = std::env::current_exe().ok();
-    let parts = parts.iter().chain(&this).map(|path| time(path).unwrap_or(SystemTime::UNIX_EPOCH));
-    parts.max().is_none_or(|newest| newest <= made)
+    parts.iter().filter_map(|part| time(part)).all(|part| part <= made)
 }
 
 fn images(kubernetes: &Kubernetes) -> Result<Vec<Image>, ImagesError> {
@@ -200,6 +205,7 @@ fn file(path: &Path) -> impl FnOnce(io::Error) -> ImagesError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::{Duration, SystemTime};
 
     #[test]
     fn an_archive_is_made_anew_after_its_parts() {
@@ -210,7 +216,7 @@ mod tests {
         assert!(!up_to_date(&archive, &parts));
         fs::write(&archive, "").unwrap();
         assert!(up_to_date(&archive, &parts));
-        let later = SystemTime::now() + std::time::Duration::from_mins(1);
+        let later = SystemTime::now() + Duration::from_mins(1);
         File::options().append(true).open(&parts[0]).unwrap().set_modified(later).unwrap();
         assert!(!up_to_date(&archive, &parts));
     }

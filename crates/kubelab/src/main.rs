@@ -8,7 +8,7 @@ mod suite;
 use anyhow::{Context, Result, bail};
 use arguments::{Arguments, Verb};
 use clap::Parser;
-use osier_kubelab::Layout;
+use osier_kubelab::{CONFORMANCE, Layout};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
@@ -46,7 +46,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
             let layout = keeper::layout(name)?;
             return Err(kubectl(&layout).args(args).exec()).context("cannot run kubectl");
         }
-        Verb::E2e(run) => return suite::on_running(&keeper::layout(name)?, run),
+        Verb::E2e(run) => return suite::on_running(&keeper::layout(name)?, CONFORMANCE, run),
         Verb::Conformance { cluster, run } => return suite::on_new(cluster, run),
     }
     Ok(ExitCode::SUCCESS)

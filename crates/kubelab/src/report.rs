@@ -301,6 +301,15 @@ skip\t[sig-network] DNS needs a cloud\tonly for gce
     }
 
     #[test]
+    fn the_recorded_baselines_pass() {
+        for table in [include_str!("../baseline-ipv4.tsv"), include_str!("../baseline-dual.tsv")] {
+            let baseline = Report::from_table(table).unwrap();
+            assert_eq!(baseline.count(Outcome::Failed), 0);
+            assert!(baseline.count(Outcome::Passed) >= 45);
+        }
+    }
+
+    #[test]
     fn wrong_input_is_told() {
         assert!(matches!(Report::from_ginkgo(b"[{"), Err(ReportError::Json(_))));
         assert!(matches!(Report::from_table("pass\ta\nodd\tb\n"), Err(ReportError::Line(2))));

@@ -2,20 +2,24 @@
 
 use crate::arguments::{ClusterArguments, RunArguments};
 use anyhow::{Context, Result};
-use osier_kubelab::{Layout, Outcome, Report};
+use osier_kubelab::{CONFORMANCE, CONFORMANCE_DUAL, Layout, Outcome, Report, VERSION};
 use std::fs;
 use std::process::ExitCode;
 use std::time::Instant;
 
 /// On a cluster that others keep.
-pub(crate) fn on_running(layout: &Layout, run: &RunArguments) -> Result<ExitCode> {
+pub(crate) fn on_running(
+    layout: &Layout,
+    default_focus: &str,
+    run: &RunArguments,
+) -> Result<ExitCode> {
     let begun = Instant::now();
     eprintln!("kubelab: e2e.test runs, its output is in {}/e2e.log", run.out.display());
-    let report = run.suite().run(layout, &run.out)?;
+    let report = run.suite(default_focus).run(layout, &run.out)?;
     print!("{report}");
     println!("in {:.0} s", begun.elapsed().as_secs_f64());
     if let Some(path) = &run.record {
-        fs::write(path, report.to_table())
+        fs::write(path, format!("# Kubernetes {VERSION}\n{}", report.to_table()))
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
     judge(&report, run)
@@ -23,8 +27,9 @@ pub(crate) fn on_running(layout: &Layout, run: &RunArguments) -> Result<ExitCode
 
 /// On one of its own.
 pub(crate) fn on_new(cluster: &ClusterArguments, run: &RunArguments) -> Result<ExitCode> {
+    let default_focus = if cluster.dual { CONFORMANCE_DUAL } else { CONFORMANCE };
     let cluster = cluster.up()?;
-    let code = on_running(&cluster.layout()?, run)?;
+    let code = on_running(&cluster.layout()?, default_focus, run)?;
     if code != ExitCode::SUCCESS
         && let Some(logs) = cluster.keep_logs()
     {
