@@ -55,5 +55,8 @@ pub(crate) fn start(machine: &Machine) -> Result<(), ClusterError> {
     let kind = ["--", "set", "bridge", BRIDGE, "datapath_type=netdev", "fail_mode=standalone"];
     let uplink = ["--", "--may-exist", "add-port", BRIDGE, UPLINK];
     machine.run(&[&["ovs-vsctl", "--timeout=30"], &bridge[..], &kind, &uplink].concat())?;
+    // After a reboot the database has it all, and nobody waited for the switch.
+    wait_until("the switch's own port", PATIENCE, || netns.ip(&format!("link show dev {BRIDGE}")))
+        .map_err(MachineError::from)?;
     Ok(())
 }
