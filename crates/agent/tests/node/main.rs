@@ -8,6 +8,7 @@ mod dhcp;
 mod failures;
 mod kills;
 mod lab;
+mod leaving;
 mod limits;
 mod networks;
 mod obstacles;

@@ -4,8 +4,8 @@ use super::{Plan, failed, skipped, warning, well};
 use crate::client::answers::Check;
 use ipnet::IpNet;
 use nix::ifaddrs::getifaddrs;
+use osier_agent::netlink::mtu_of_address;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::path::Path;
 
 /// What the largest tunnel, Geneve over IPv6 with our option, adds to a packet.
 const OVERHEAD: u32 = 40 + 8 + 16 + 14;
@@ -40,10 +40,13 @@ fn mtu(uplink: Option<&str>) -> Check {
             "there is no default route: which interface is the uplink is unknown",
         );
     };
-    let read = std::fs::read_to_string(Path::new("/sys/class/net").join(uplink).join("mtu"));
-    match read.ok().and_then(|text| text.trim().parse().ok()) {
-        Some(mtu) => judge_mtu(uplink, mtu),
-        None => skipped(title, format!("the MTU of {uplink} cannot be read")),
+    let of_uplink = getifaddrs().into_iter().flatten().filter(|one| one.interface_name == uplink);
+    let address = of_uplink.filter_map(|one| ip_of(one.address?)).find(|one| !is_local(*one));
+    match address.map(mtu_of_address) {
+        Some(Ok(Some(mtu))) => judge_mtu(uplink, mtu),
+        _ => {
+            skipped(title, format!("{uplink} has no address, or the kernel does not tell its MTU"))
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::{Plan, failed, warning, well};
 use crate::client::answers::Check;
+use osier_agent::netlink::link_exists;
 use std::path::Path;
 
 const NAME: &str = "other CNI";
@@ -20,7 +21,7 @@ pub(super) fn check(plan: &Plan) -> Check {
     let folder = &plan.cni_folder;
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let files = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
-    let left = LEFT.into_iter().find(|(name, _)| Path::new("/sys/class/net").join(name).exists());
+    let left = LEFT.into_iter().find(|(name, _)| link_exists(name).is_ok_and(|exists| exists));
     judge(&folder.display().to_string(), files, left)
 }
 

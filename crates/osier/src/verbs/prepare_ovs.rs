@@ -48,6 +48,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         tool(&["create", &beside, schema])?;
         let row = r#"["Open_vSwitch",{"op":"insert","table":"Open_vSwitch","row":{}}]"#;
         tool(&["transact", &beside, row])?;
+        // Its lock stays behind under the name that it had.
+        let _ = std::fs::remove_file(folder.join(lock_of(Path::new(&beside))));
         std::fs::write(folder.join(MARK), "")?;
         std::fs::rename(&beside, database)?;
         "made"
@@ -59,6 +61,11 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     };
     writeln!(std::io::stdout(), "{file}: {done}")?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// As Open vSwitch names it.
+pub(super) fn lock_of(database: &Path) -> String {
+    format!(".{}.~lock~", database.file_name().unwrap_or_default().to_string_lossy())
 }
 
 fn text(path: &Path) -> anyhow::Result<&str> {

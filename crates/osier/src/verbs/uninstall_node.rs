@@ -130,7 +130,7 @@ fn own_switch(places: &Places) -> anyhow::Result<String> {
     // A kernel that has none, or no such module, has nothing to delete.
     let _ = Command::new("ovs-dpctl").args(["del-dp", "ovs-system"]).output();
     remove(&places.ovs_database)?;
-    remove(&folder.join(".conf.db.~lock~"))?;
+    remove(&folder.join(prepare_ovs::lock_of(&places.ovs_database)))?;
     remove(&mark)?;
     remove(&places.config.ovs_run_dir)?;
     Ok("removed".to_owned())
