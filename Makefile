@@ -59,9 +59,9 @@ soak: packages ## the long suites, not in CI
 	OSIER_SOAK=1 $(CARGO) test --release --workspace --locked -- --ignored soak --nocapture
 
 KUBELAB = $(or $(CARGO_TARGET_DIR),target)/debug/kubelab
-# What a cluster is to be like: NODES=n, DUAL=1, PROXY=iptables|nftables|none, CNI=bridge|none.
+# What a cluster is to be like: NODES=n, DUAL=1, PROXY=iptables|nftables|none, CNI=osier|bridge|none.
 CLUSTER = --nodes $(or $(NODES),2) $(if $(DUAL),--dual) --proxy $(or $(PROXY),iptables) \
-	--cni $(or $(CNI),none)
+	--cni $(or $(CNI),osier)
 
 .PHONY: kubernetes
 kubernetes: packages ## install the Kubernetes that clusters run, or build it
@@ -70,10 +70,11 @@ kubernetes: packages ## install the Kubernetes that clusters run, or build it
 
 .PHONY: kubelab
 kubelab: kubernetes
-	@$(CARGO) build --quiet --locked -p osier-kubelab
+	@$(CARGO) build --quiet --locked -p osier-kubelab -p osier -p xtask
+	@$(MAKE) --silent cni >/dev/null
 
 .PHONY: k8s
-k8s: kubelab ## a real cluster on this machine; NODES=n DUAL=1 PROXY=nftables CNI=bridge
+k8s: kubelab ## a real cluster with Osier on this machine; NODES=n DUAL=1 PROXY=nftables CNI=bridge
 	@$(KUBELAB) up $(CLUSTER)
 
 .PHONY: k8s-status
@@ -122,10 +123,6 @@ image: packages ## write the container image without a builder: target/osier-ima
 .PHONY: deploy
 deploy: ## write deploy/osier.yaml and what else is made from the chart
 	$(CARGO) xtask deploy
-
-.PHONY: chart
-chart: ## compare what the chart gives with what the real Helm makes of it
-	$(CARGO) test --locked -p xtask --test helm -- --ignored
 
 .PHONY: man
 man: ## write the manual's pages; MANDIR=folder (default target/man)

@@ -1,8 +1,8 @@
 //! The command line of `kubelab`.
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use osier_kubelab::{Cluster, Proxy, Settings, Suite};
+use osier_kubelab::{Cluster, Osier, Proxy, Settings, Suite};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -66,7 +66,7 @@ pub(crate) struct ClusterArguments {
     #[arg(long, value_enum, default_value_t = ProxyArgument::Iptables)]
     pub(crate) proxy: ProxyArgument,
     /// The pods' network
-    #[arg(long, value_enum, default_value_t = Network::None)]
+    #[arg(long, value_enum, default_value_t = Network::Osier)]
     pub(crate) cni: Network,
 }
 
@@ -85,6 +85,8 @@ pub(crate) enum Network {
     None,
     /// The reference: bridge, host-local and portmap, with routes
     Bridge,
+    /// Osier, of the programs that lie beside this one
+    Osier,
 }
 
 /// What is run, and what it is compared with.
@@ -137,6 +139,7 @@ impl ClusterArguments {
         match self.cni {
             Network::None => return Ok(cluster),
             Network::Bridge => cluster.install_reference_network()?,
+            Network::Osier => cluster.install_osier(&Self::osier(&cluster)?)?,
         }
         cluster.tell("nodes ready");
         // It asks the API server by the address of a service.
@@ -145,6 +148,13 @@ impl ClusterArguments {
             cluster.tell("names resolved");
         }
         Ok(cluster)
+    }
+
+    fn osier(cluster: &Cluster) -> Result<Osier> {
+        let this = std::env::current_exe()?;
+        let programs = this.parent().context("a program lies in a folder")?;
+        Osier::of_programs(cluster.lab(), programs, env!("CARGO_PKG_VERSION"), &["datapath=netdev"])
+            .context("Osier cannot be packed: build osier, osier-cni and xtask beside this program")
     }
 
     /// These arguments, for another process of this program.

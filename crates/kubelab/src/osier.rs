@@ -21,8 +21,9 @@ pub struct Osier {
 // === impl Osier ===
 
 impl Osier {
-    /// Made of programs that cargo has built (`osier`, `osier-cni` and `xtask`, in one folder): an
-    /// image with this tag, and the manifest with these values, as `values.yaml` calls them.
+    /// Made of programs that cargo has built (`osier` and `xtask` in one folder, `osier-cni` where
+    /// `make cni` puts it): an image with this tag, and the manifest with these values, as
+    /// `values.yaml` calls them.
     pub fn of_programs(
         lab: &Lab,
         programs: &Path,
@@ -32,10 +33,13 @@ impl Osier {
         let folder = lab.dir().join(format!("osier-{tag}"));
         std::fs::create_dir_all(&folder).map_err(file("make", &folder))?;
         let host = lab.host();
-        for program in ["osier", "osier-cni"] {
+        // It runs on nodes as they are: `make cni` makes it static.
+        let host_triple = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+        let plugin = programs.join("..").join(host_triple).join("cni/osier-cni");
+        for (name, program) in [("osier", programs.join("osier")), ("osier-cni", plugin)] {
             // With what debuggers need they would be ten times as large.
-            let strip = host.command("strip").arg("-o").arg(folder.join(program));
-            strip.arg(programs.join(program)).deadline(PATIENCE).run()?;
+            let strip = host.command("strip").arg("-o").arg(folder.join(name)).arg(program);
+            strip.deadline(PATIENCE).run()?;
         }
         let image = folder.join("image.tar");
         let name = format!("osier.dev/osier:{tag}");
