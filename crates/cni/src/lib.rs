@@ -9,6 +9,7 @@
 pub mod config;
 pub mod delegate;
 mod fields;
+pub mod loopback;
 pub mod relay;
 pub mod rpc;
 pub mod spec;

@@ -1,7 +1,8 @@
 //! `osier-cni`: the CNI plugin. See [`osier_cni::relay`].
 
+use osier_cni::loopback;
 use osier_cni::relay::{self, Outcome};
-use std::io::{IsTerminal, Write, empty, stdin, stdout};
+use std::io::{IsTerminal, Read, Write, empty, stdin, stdout};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -10,11 +11,14 @@ fn main() -> ExitCode {
         eprintln!("{}", relay::about());
         return ExitCode::SUCCESS;
     }
-    let Outcome { output, success } = if stdin().is_terminal() {
-        relay::serve(|name| std::env::var_os(name), &mut empty())
-    } else {
-        relay::serve(|name| std::env::var_os(name), &mut stdin().lock())
-    };
+    let mut input: Box<dyn Read> =
+        if stdin().is_terminal() { Box::new(empty()) } else { Box::new(stdin().lock()) };
+    let variable = |name: &str| std::env::var_os(name);
+    let Outcome { output, success } =
+        match loopback::is_asked_for(std::env::args_os().next().as_deref()) {
+            true => loopback::serve(variable, &mut input),
+            false => relay::serve(variable, &mut input),
+        };
     let newline = if output.is_empty() { "" } else { "\n" };
     let printed = write!(stdout(), "{output}{newline}").and_then(|()| stdout().flush());
     if success && printed.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }

@@ -43,8 +43,17 @@ pub fn about() -> String {
 
 /// Serves one call of a runtime: the environment through `variable`, the configuration from `stdin`.
 pub fn serve(variable: impl Fn(&str) -> Option<OsString>, stdin: &mut impl Read) -> Outcome {
+    answering(variable, stdin, relay)
+}
+
+/// The same, with somebody who answers calls that are well formed.
+pub(crate) fn answering(
+    variable: impl Fn(&str) -> Option<OsString>,
+    stdin: &mut impl Read,
+    answerer: impl FnOnce(Environment, &[u8]) -> Result<String, Error>,
+) -> Outcome {
     let mut version = Version::NEWEST;
-    match answer(variable, stdin, &mut version) {
+    match answer(variable, stdin, &mut version, answerer) {
         Ok(output) => Outcome { output, success: true },
         Err(error) => Outcome { output: error.render(version), success: false },
     }
@@ -55,6 +64,7 @@ fn answer(
     variable: impl Fn(&str) -> Option<OsString>,
     stdin: &mut impl Read,
     version: &mut Version,
+    answerer: impl FnOnce(Environment, &[u8]) -> Result<String, Error>,
 ) -> Result<String, Error> {
     let environment = Environment::read(variable)?;
     let config = read_config(stdin)?;
@@ -62,10 +72,7 @@ fn answer(
     if environment.command == Command::Version {
         return Ok(version_document(*version));
     }
-    let header = Header::decode(&config)?;
-    environment.command.require(header.version)?;
-    check_netns(&environment)?;
-    relay(environment, &config, &header)
+    answerer(environment, &config)
 }
 
 fn read_config(stdin: &mut impl Read) -> Result<Vec<u8>, Error> {
@@ -105,8 +112,11 @@ fn check_netns(environment: &Environment) -> Result<(), Error> {
     Ok(())
 }
 
-fn relay(environment: Environment, config: &[u8], header: &Header) -> Result<String, Error> {
+fn relay(environment: Environment, config: &[u8]) -> Result<String, Error> {
+    let header = Header::decode(config)?;
     let command = environment.command;
+    command.require(header.version)?;
+    check_netns(&environment)?;
     let timeout = match command {
         Command::Status => header.timeout.min(STATUS_TIMEOUT),
         _ => header.timeout,

@@ -7,6 +7,7 @@ mod checks;
 mod delegates;
 mod hostile;
 mod invocation;
+mod loopback;
 mod older;
 mod refusals;
 mod runtime;

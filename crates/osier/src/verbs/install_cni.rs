@@ -10,8 +10,11 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-/// The names that configurations know the plugin by: its own, and those of older systems.
-pub(super) const NAMES: [&str; 4] = ["osier", "odlovs-cni", "odlcoe", "ovs-odl"];
+/// The names that configurations know the plugin by: its own, and those of older systems; and the
+/// one that older runtimes call for each pod first.
+pub(super) const NAMES: [&str; 5] = ["osier", "odlovs-cni", "odlcoe", "ovs-odl", LOOPBACK];
+/// Ours only where nobody else's is.
+const LOOPBACK: &str = "loopback";
 /// What the plugin says of itself: in no other program.
 const SIGN: &[u8] = b"the CNI plugin of Osier";
 /// What is not whole yet.
@@ -19,7 +22,7 @@ const BESIDE: &str = ".osier-cni.";
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The plugin gets four names: osier, odlovs-cni, odlcoe and ovs-odl.
+The plugin gets the names osier, odlovs-cni, odlcoe and ovs-odl, and loopback if there is none.
 
 Examples:
   osier install-cni --to /opt/cni/bin
@@ -75,7 +78,9 @@ fn install(plugin: &[u8], folder: &Path) -> io::Result<bool> {
     let mut changed = false;
     for name in NAMES {
         let (path, whole) = (folder.join(name), beside(name));
-        if fs::read(&path).is_ok_and(|found| found == plugin) {
+        let found = fs::read(&path).ok();
+        let is_another = |found: &Vec<u8>| name == LOOPBACK && !is_ours(found);
+        if found.is_some_and(|found| found == plugin || is_another(&found)) {
             continue;
         }
         let first = folder.join(NAMES[0]);
@@ -136,6 +141,9 @@ mod tests {
         }
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), NAMES.len() + 1);
         assert!(!install(&plugin("1"), folder.path()).unwrap(), "nothing to do");
+        fs::write(at("loopback"), "the reference").unwrap();
+        assert!(!install(&plugin("1"), folder.path()).unwrap());
+        assert_eq!(fs::read(at("loopback")).unwrap(), b"the reference");
     }
 
     #[test]
