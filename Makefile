@@ -124,6 +124,10 @@ image: packages ## write the container image without a builder: target/osier-ima
 deploy: ## write deploy/osier.yaml and what else is made from the chart
 	$(CARGO) xtask deploy
 
+.PHONY: chart
+chart: ## compare what the chart gives with what the real Helm makes of it
+	$(CARGO) test --locked -p xtask --test helm -- --ignored
+
 .PHONY: man
 man: ## write the manual's pages; MANDIR=folder (default target/man)
 	$(CARGO) run --quiet --locked -p osier -- man $(or $(MANDIR),$(or $(CARGO_TARGET_DIR),target)/man)
