@@ -17,8 +17,6 @@ use std::time::Duration;
 
 /// The uplink's name in the node.
 pub(crate) const UPLINK: &str = "eth0";
-/// The plugin for `lo`, where Debian has it.
-const LOOPBACK: &str = "/usr/lib/cni/loopback";
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A node of the cluster.
@@ -88,8 +86,6 @@ impl Node {
             let _ = netns.sysctl(&format!("net/bridge/bridge-nf-call-{name}"), "1");
         }
         cgroups::create(&self.cgroup)?;
-        // Whatever the network is, containerd takes this one for `lo`. Packages of it bring it along.
-        machine.run(&["cp", "-a", LOOPBACK, "/opt/cni/bin/"])?;
         machine.write("/etc/containerd/config.toml", containerd())?;
         machine.spawn("containerd", &["containerd"])?;
         wait_until(&format!("containerd on {}", self.name()), PATIENCE, || {
