@@ -282,6 +282,13 @@ impl NodeStates {
         self.nodes.lock().state_of(&self.nodes.hub, name.clone())
     }
 
+    /// Addresses that a node's pods have, once its agent has told of them.
+    pub fn addresses(&self, name: &NodeName) -> Option<Vec<std::net::IpAddr>> {
+        let state = self.nodes.lock();
+        let report = state.heard.get(name)?.report.as_ref()?;
+        Some(report.ports.iter().flat_map(|port| port.addresses.iter().copied()).collect())
+    }
+
     /// A node is no longer of the cluster.
     pub fn forget(&self, name: &NodeName) {
         self.nodes.forget(name);
@@ -336,27 +343,28 @@ impl Reports for Nodes {
 // === impl State ===
 
 impl State {
+    /// How a node is, without what only people want to know: there may be thousands.
     fn state_of(&self, hub: &Hub, name: NodeName) -> NodeState {
-        let report = self.report(hub, &name);
-        let heard = self.heard.get(&name);
-        let faults = heard.and_then(|heard| heard.applied.as_ref()).map(|applied| {
-            let port = |key: &Option<Key>| match key {
-                Some(Key::Port(key)) => Some(key.to_string()),
-                _ => None,
-            };
-            applied.faults.iter().take(MOST).map(|f| (port(&f.key), f.text.clone())).collect()
+        let nothing = Heard::default();
+        let heard = self.heard.get(&name).unwrap_or(&nothing);
+        let applied = heard.applied.as_ref();
+        let is_current = applied.zip(hub.wanted(&name)).is_some_and(|(applied, wanted)| {
+            applied.epoch == wanted.epoch && applied.revision >= wanted.revision
         });
-        let told = heard.and_then(|heard| heard.report.as_ref());
+        let port = |key: &Option<Key>| match key {
+            Some(Key::Port(key)) => Some(key.to_string()),
+            _ => None,
+        };
+        let faults = applied.iter().flat_map(|applied| &applied.faults).take(MOST);
+        let faults: Vec<_> = faults.map(|f| (port(&f.key), f.text.clone())).collect();
+        let said: Vec<String> = faults.iter().map(|(_, text)| text.clone()).collect();
         NodeState {
-            connected: report.connected,
-            converged: report.converged,
-            applied: report.applied_revision.filter(|_| report.connected),
-            differs: report.differs,
-            faults: faults.unwrap_or_default(),
-            addresses: told.map(|told| {
-                told.ports.iter().flat_map(|port| port.addresses.iter().copied()).collect()
-            }),
             name,
+            connected: heard.connected,
+            converged: heard.connected && is_current && faults.is_empty(),
+            applied: applied.map(|applied| applied.revision).filter(|_| heard.connected),
+            differs: heard.differs(is_current, &said),
+            faults,
         }
     }
 

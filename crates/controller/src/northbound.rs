@@ -77,6 +77,4 @@ pub struct NodeState {
     pub differs: Vec<String>,
     /// Objects that its agent could not make real: which port, if it is one, and why.
     pub faults: Vec<(Option<String>, String)>,
-    /// Addresses of its pods, once it has told of them.
-    pub addresses: Option<Vec<IpAddr>>,
 }

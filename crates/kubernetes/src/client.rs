@@ -28,7 +28,10 @@ pub(crate) async fn way(config: &KubernetesConfig) -> Result<Config, KubernetesE
     Ok(way)
 }
 
-/// A client of its own: its connection is its own too, and ends with the runtime that made it.
+/// A client of its own: its connection is its own too, and ends with the runtime that made it. What
+/// fails is told at once: when to try again is for the caller to know.
 pub(crate) fn client(way: &Config) -> Result<Client, KubernetesError> {
-    Client::try_from(way.clone()).map_err(|error| KubernetesError::Client(Box::new(error)))
+    let mut way = way.clone();
+    way.default_retry = false;
+    Client::try_from(way).map_err(|error| KubernetesError::Client(Box::new(error)))
 }

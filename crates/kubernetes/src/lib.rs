@@ -17,6 +17,7 @@ mod error;
 mod lead;
 mod mirror;
 mod north;
+mod people;
 mod plan;
 mod problems;
 mod review;
@@ -27,4 +28,6 @@ mod world;
 
 pub use custom::{GROUP, VERSION, crds};
 pub use error::KubernetesError;
+pub use kube::client::Body;
+pub use people::{PeopleError, Proxy, kubeconfig_is_there};
 pub use run::Kubernetes;

@@ -86,6 +86,11 @@ impl Kubernetes {
             self.advertised().to_string(),
             authority.certificate.clone(),
         );
+        if self.advertised().ip().is_unspecified() {
+            tracing::error!(
+                "agents cannot find this controller: set [kubernetes] advertise, or POD_IP"
+            );
+        }
         let announcing = Ending(tokio::spawn(announcer.clone().keep()));
         loop {
             tracing::info!(identity = self.identity, "standby");

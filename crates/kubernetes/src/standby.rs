@@ -21,6 +21,8 @@ use tokio_rustls::TlsAcceptor;
 
 /// How long its certificate holds: only who checks nothing asks it.
 const LIFETIME: Duration = Duration::from_hours(24 * 365);
+/// The header by which an answer of one that does not lead is known.
+pub(crate) const STANDBY: &str = "x-osier-standby";
 /// Connections at once.
 const MOST: usize = 64;
 /// How long a connection may last.
@@ -68,7 +70,8 @@ fn routes() -> Router {
     let standby = || async {
         let said = "this controller does not lead: ask again";
         let error = json!({"error": {"code": "Standby", "message": said, "details": []}});
-        (StatusCode::SERVICE_UNAVAILABLE, [("retry-after", "1")], axum::Json(error)).into_response()
+        let headers = [("retry-after", "1"), (STANDBY, "true")];
+        (StatusCode::SERVICE_UNAVAILABLE, headers, axum::Json(error)).into_response()
     };
     Router::new()
         .route("/healthz", get(|| async { "ok" }))

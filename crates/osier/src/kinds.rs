@@ -11,6 +11,26 @@ pub(crate) fn parser() -> impl TypedValueParser<Value = Kind> {
     PossibleValuesParser::new(Kind::ALL.map(value)).try_map(|word| word.parse::<Kind>())
 }
 
+/// What can be shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum What {
+    /// Resources of a kind.
+    Kind(Kind),
+    /// Pods, which are no resources of ours.
+    Pods,
+}
+
+/// Reads what is to be shown: a kind, or pods.
+pub(crate) fn parser_of_what() -> impl TypedValueParser<Value = What> {
+    let value = |kind: Kind| PossibleValue::new(kind.plural()).aliases([kind.name(), kind.short()]);
+    let pods = PossibleValue::new("pods").aliases(["pod"]);
+    let all = Kind::ALL.into_iter().map(value).chain([pods]);
+    PossibleValuesParser::new(all).try_map(|word| match word.to_ascii_lowercase().as_str() {
+        "pods" | "pod" => Ok(What::Pods),
+        _ => word.parse::<Kind>().map(What::Kind),
+    })
+}
+
 /// A resource as programs and people call it: `network/blue`.
 pub(crate) fn called(kind: Kind, name: &str) -> String {
     format!("{}/{name}", kind.name().to_ascii_lowercase())
@@ -24,7 +44,8 @@ Kinds (plural, singular, short):
   pools     pool           addresses to give out
   routers   router   rt    joins networks
   networks  network  net   an L2 domain with subnets
-  ports     port     po    an attachment of a pod: namespace:pod, or namespace:pod:interface";
+  ports     port     po    an attachment of a pod: namespace:pod, or namespace:pod:interface
+  pods      pod            pods, as their nodes' agents know them; only to look at";
 
 #[cfg(test)]
 mod tests {

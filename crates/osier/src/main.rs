@@ -14,7 +14,7 @@ mod redact;
 mod render;
 mod verbs;
 
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches, Parser};
 use std::error::Error;
 use std::io::Write;
 use std::process::ExitCode;
@@ -46,7 +46,13 @@ struct Osier {
 }
 
 fn main() -> ExitCode {
-    match verbs::run(Osier::parse().verb) {
+    let osier = match client::is_plugin() {
+        // `kubectl osier` calls it so, and so do its help texts.
+        true => Osier::from_arg_matches(&Osier::command().bin_name("kubectl osier").get_matches())
+            .unwrap_or_else(|error| error.exit()),
+        false => Osier::parse(),
+    };
+    match verbs::run(osier.verb) {
         Ok(code) => code,
         // Whoever read our output has seen enough: `osier lab status | head -1`.
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
@@ -77,7 +83,6 @@ fn is_closed_pipe(error: &anyhow::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_arguments_are_consistent() {

@@ -3,16 +3,13 @@
 
 use super::Leader;
 use crate::blocks::{Ledger, Rules};
-use crate::error::{failed, is_conflict, is_missing};
+use crate::error::failed;
 use crate::plan::Problem;
 use crate::problems::Whose;
-use crate::world::block::{BlockObject, BlockSeen, name_of};
+use crate::world::block::BlockSeen;
 use crate::world::held::Held;
 use crate::world::node::NodeSeen;
-use futures_util::future::join_all;
 use ipnet::IpNet;
-use kube::Api;
-use kube::api::{DeleteParams, PostParams};
 use osier_controller::config::AddressSource;
 use osier_model::NodeName;
 use osier_resource::Kind;
@@ -27,9 +24,6 @@ const GRACE: Duration = Duration::from_secs(5);
 const SURE: Duration = Duration::from_secs(5);
 /// Claims at once.
 const AT_ONCE: usize = 32;
-/// How long a claim may take.
-const PATIENCE: Duration = Duration::from_secs(10);
-
 /// Where addresses come from, and what is about to change.
 pub(super) struct Addresses {
     source: AddressSource,
@@ -91,6 +85,11 @@ impl Addresses {
         }
     }
 
+    /// Blocks that somebody has deleted.
+    pub(super) fn take_lost(&mut self) -> Vec<BlockSeen> {
+        std::mem::take(&mut self.lost)
+    }
+
     /// Whether a node came a moment ago.
     pub(super) fn is_early(&self, name: &str) -> bool {
         self.first.get(name).is_none_or(|first| first.elapsed() < GRACE)
@@ -140,7 +139,7 @@ impl Leader {
 
     /// Addresses that a node uses, if its agent has told of them.
     fn used_by(&self, name: &str) -> Option<Vec<IpAddr>> {
-        self.states.as_ref()?.of(&NodeName::new(name).ok()?).addresses
+        self.states.as_ref()?.addresses(&NodeName::new(name).ok()?)
     }
 
     /// Claims blocks for nodes that have none, or few addresses left.
@@ -183,46 +182,6 @@ impl Leader {
         self.claim(claims).await;
     }
 
-    /// Makes blocks: whoever made one has it.
-    async fn claim(&mut self, claims: Vec<(IpNet, String)>) {
-        let api: Api<BlockObject> = Api::all(self.setup.client.clone());
-        let parameters = PostParams::default();
-        let make = |(cidr, node): &(IpNet, String)| {
-            let (api, parameters, object) = (&api, &parameters, BlockObject::of(*cidr, node));
-            let name = name_of(*cidr);
-            async move {
-                let made = tokio::time::timeout(PATIENCE, api.create(parameters, &object)).await;
-                match made {
-                    Ok(Ok(block)) => Some((name, block)),
-                    // Somebody else has it: it is theirs, and we look for another next time.
-                    Ok(Err(error)) if is_conflict(&error) => {
-                        Some((name.clone(), api.get(&name).await.ok()?))
-                    }
-                    Ok(Err(error)) => {
-                        tracing::warn!(name, error = %failed(&error), "a block was not claimed");
-                        None
-                    }
-                    Err(_) => None,
-                }
-            }
-        };
-        for (name, block) in join_all(claims.iter().map(make)).await.into_iter().flatten() {
-            tracing::info!(node = block.spec.node, cidr = %block.spec.cidr, "block claimed");
-            self.is_stale |= self.blocks.put(name, BlockSeen::from(block));
-        }
-    }
-
-    /// Blocks that somebody has deleted are claimed again for the nodes that have them.
-    async fn reclaim(&mut self, names: &BTreeSet<String>) {
-        let lost = std::mem::take(&mut self.addresses.lost);
-        let is_needed = |block: &BlockSeen| names.contains(&block.spec.node);
-        let claims = lost.into_iter().filter(is_needed).map(|b| (b.spec.cidr, b.spec.node));
-        let claims: Vec<_> = claims.collect();
-        if !claims.is_empty() {
-            self.claim(claims).await;
-        }
-    }
-
     /// Lets nodes give up blocks that they do not need.
     fn retire(&mut self, now: Instant) {
         let names: Vec<String> = self.nodes.iter().map(|(name, _)| name.clone()).collect();
@@ -251,7 +210,7 @@ impl Leader {
             };
             let state = NodeName::new(&node).ok().zip(self.states.as_ref()).map(|(n, s)| s.of(&n));
             let Some(state) = state.filter(|state| state.connected) else { continue };
-            let used = state.addresses.unwrap_or_default();
+            let used = self.used_by(&node).unwrap_or_default();
             if used.iter().any(|address| block.contains(address)) {
                 self.addresses.retiring.remove(&block);
                 self.addresses.ledger.forget(&block);
@@ -290,25 +249,6 @@ impl Leader {
                 self.addresses.orphans.remove(&block);
             }
         }
-    }
-
-    async fn delete(&mut self, block: IpNet) -> bool {
-        let api: Api<BlockObject> = Api::all(self.setup.client.clone());
-        let (name, parameters) = (name_of(block), DeleteParams::default());
-        let deleted = tokio::time::timeout(PATIENCE, api.delete(&name, &parameters)).await;
-        match deleted {
-            Ok(Ok(_)) => {}
-            Ok(Err(error)) if is_missing(&error) => {}
-            Ok(Err(error)) => {
-                tracing::warn!(name, error = %failed(&error), "a block was not returned");
-                return false;
-            }
-            Err(_) => return false,
-        }
-        tracing::info!(cidr = %block, "block returned");
-        self.blocks.remove(&name);
-        self.is_stale = true;
-        true
     }
 
     /// Agents need not look for controllers that are gone.

@@ -5,6 +5,7 @@
 //! runtime, so that nothing of an old leader goes on.
 
 mod addresses;
+mod claims;
 mod news;
 mod standing;
 
@@ -18,6 +19,7 @@ use crate::north::{North, Shared};
 use crate::plan;
 use crate::problems::Problems;
 use crate::scribe::{Duty, Scribe};
+use crate::standby;
 use crate::world::block::BlockSeen;
 use crate::world::held::Held;
 use crate::world::node::NodeSeen;
@@ -44,8 +46,9 @@ const QUEUE: usize = 512;
 const BATCH: usize = 256;
 /// How often is looked whether time has changed something.
 const TICK: Duration = Duration::from_secs(1);
-/// How often what agents say is looked at.
-const LOOK: Duration = Duration::from_millis(500);
+/// How often what agents say is looked at, at most; and at least.
+const LOOK: Duration = Duration::from_secs(1);
+const LOOK_ANYWAY: Duration = Duration::from_secs(10);
 /// How often what was refused is tried again, without a reason.
 const RETRY: Duration = Duration::from_secs(30);
 /// How much of the past is kept for watches of the API.
@@ -96,8 +99,13 @@ pub(crate) async fn lead(setup: Setup, stop: oneshot::Receiver<()>) -> Result<()
     drop(queue);
     // The metrics are the controller's, which is not there yet.
     let mut leader = Leader::new(setup, &mut tasks);
+    // Until all is heard, which may take a while, it says that it lives.
+    let alive = tokio::spawn(standby::serve(leader.setup.config.api.listen));
     leader.hear_all(&mut news).await?;
     let store = leader.fill().await?;
+    alive.abort();
+    // The port is free when it has ended.
+    let _ = alive.await;
     let north = North::new(
         leader.setup.client.clone(),
         leader.setup.namespace.clone(),
@@ -243,7 +251,10 @@ impl Leader {
                     self.stand();
                 }
                 _ = tick.tick() => {
-                    self.stand();
+                    if Instant::now() >= look + LOOK_ANYWAY {
+                        look = Instant::now() + LOOK;
+                        self.stand();
+                    }
                     self.look_after_blocks().await;
                     if Instant::now() >= retry {
                         self.mirror.retry();

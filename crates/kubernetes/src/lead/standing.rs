@@ -16,6 +16,8 @@ use tokio::time::Instant;
 
 /// How long an agent may be away before its node counts as one without a network.
 const AWAY: Duration = Duration::from_mins(2);
+/// How long agents have to come to a new leader.
+const SETTLE: Duration = Duration::from_secs(5);
 /// How long a node may differ before an event says so.
 const DIFFERS: Duration = Duration::from_mins(1);
 
@@ -63,7 +65,7 @@ impl Leader {
                 let why = "Osier's agent has not been heard of for two minutes";
                 Some(("True", "OsierAgentAway", why))
             }
-            () if is_new && !state.connected && now - self.began >= super::LOOK * 4 => {
+            () if is_new && !state.connected && now - self.began >= SETTLE => {
                 Some(("True", "OsierAgentNotConnected", "Osier's agent has not come yet"))
             }
             () => None,

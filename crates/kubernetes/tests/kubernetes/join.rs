@@ -3,7 +3,9 @@
 use crate::agent::{Agent, token, try_join};
 use crate::controller::Controller;
 use crate::server::{NAMESPACE, Server, turn, until};
-use serde_json::Value;
+use osier_kubernetes::Proxy;
+use serde_json::{Value, json};
+use std::time::Duration;
 use tempfile::TempDir;
 
 #[test]
@@ -30,7 +32,10 @@ fn an_agent_joins_for_its_own_node_from_its_own_machine_only() {
                 "osier-controller",
             ])
             .unwrap();
-        let forged = format!("{}x", &good[..good.len() - 1]);
+        // In the middle of its signature: the last letter has bits that do not count.
+        let (head, tail) = good.split_at(good.len() - 20);
+        let other = if tail.starts_with('A') { "B" } else { "A" };
+        let forged = format!("{head}{other}{}", &tail[1..]);
         let folder = TempDir::new().unwrap();
         for (why, node, machine, token) in [
             ("another's node", "b", "192.0.2.2", &good),
@@ -50,6 +55,8 @@ fn an_agent_joins_for_its_own_node_from_its_own_machine_only() {
         let joined = try_join(server, "a", &fleet, good, folder.path()).await.unwrap();
         assert_eq!(joined.configuration.blocks[0].cidr.to_string(), "10.244.1.0/24");
         people(server, &controller);
+        let standby = Controller::start(server, 1).await;
+        by_kubeconfig(server, &[&controller, &standby]).await;
         controller.stop().await;
     });
 }
@@ -102,4 +109,89 @@ fn people(server: &Server, controller: &Controller) {
     let pods = body["items"].as_array().unwrap();
     let host = |pod: &&Value| pod["name"] == "osier-agent-a" && pod["port"] == "Host";
     assert!(pods.iter().any(|pod| host(&pod) && pod["node"] == "a"), "{body}");
+}
+
+/// Through the API server's proxy, as `osier` and `kubectl osier` ask.
+async fn by_kubeconfig(server: &Server, controllers: &[&Controller]) {
+    // Without a controller manager, nobody else fills it in.
+    let service = json!({"apiVersion": "v1", "kind": "Service",
+        "metadata": {"name": "osier-controller", "namespace": NAMESPACE},
+        "spec": {"ports": [{"name": "api", "port": 6645}]}});
+    server.apply(&service.to_string());
+    // The API server leads to addresses of pods only.
+    let pod = json!({"apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": "controller", "namespace": NAMESPACE},
+        "spec": {"nodeName": "b", "hostNetwork": true,
+            "containers": [{"name": "controller", "image": "osier"}]}});
+    server.apply(&pod.to_string());
+    let status = json!({"status": {"podIP": "192.0.2.100", "podIPs": [{"ip": "192.0.2.100"}]}});
+    let status = status.to_string();
+    let args = [
+        "patch",
+        "pod",
+        "controller",
+        "-n",
+        NAMESPACE,
+        "--subresource=status",
+        "--type=merge",
+        "-p",
+        &status,
+    ];
+    server.kubectl(&args).unwrap();
+    let subset = |controller: &&Controller| {
+        let port = controller.config.api.listen.port();
+        let pod = json!({"kind": "Pod", "name": "controller", "namespace": NAMESPACE});
+        json!({"addresses": [{"ip": "192.0.2.100", "targetRef": pod}],
+            "ports": [{"name": "api", "port": port}]})
+    };
+    let subsets: Vec<Value> = controllers.iter().map(subset).collect();
+    let endpoints = json!({"apiVersion": "v1", "kind": "Endpoints", "subsets": subsets,
+        "metadata": {"name": "osier-controller", "namespace": NAMESPACE}});
+    server.apply(&endpoints.to_string());
+    let request = |method: &str, path: &str| {
+        let uri = format!("/apis/osier.dev/v1alpha1{path}");
+        axum::http::Request::builder().method(method).uri(uri).body(bytes::Bytes::new()).unwrap()
+    };
+    let admin = Proxy::open(Some(&server.admin()), None, NAMESPACE).await.unwrap();
+    // The API server hears of a new Service in a moment.
+    let begun = std::time::Instant::now();
+    while admin.send(request("GET", "/pods")).await.unwrap().status() != 200 {
+        assert!(begun.elapsed() < crate::server::PATIENCE, "no way to the controller");
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    // One of two does not lead: whoever asks does not notice.
+    for _ in 0..5 {
+        let answer = admin.send(request("GET", "/pods")).await.unwrap();
+        assert_eq!(answer.status(), 200);
+    }
+    let answer = admin.send(request("POST", "/nodes/b/resume")).await.unwrap();
+    assert_eq!(answer.status(), 200);
+    // One who may look, and one who may not even that.
+    server.kubectl(&["create", "serviceaccount", "looker", "-n", NAMESPACE]).unwrap();
+    let kubeconfig = server.account("looker");
+    let refused = Proxy::open(Some(&kubeconfig), None, NAMESPACE).await.err().unwrap();
+    assert!(refused.to_string().contains("osier-viewer"), "{refused}");
+    let account = format!("{NAMESPACE}:looker");
+    let bind = [
+        "create",
+        "rolebinding",
+        "looker",
+        "--role=osier-viewer",
+        "-n",
+        NAMESPACE,
+        "--serviceaccount",
+        &account,
+    ];
+    server.kubectl(&bind).unwrap();
+    let looker = loop {
+        match Proxy::open(Some(&kubeconfig), None, NAMESPACE).await {
+            Ok(looker) => break looker,
+            Err(error) => assert!(begun.elapsed() < 2 * crate::server::PATIENCE, "{error}"),
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    };
+    let answer = looker.send(request("GET", "/status")).await.unwrap();
+    assert_eq!(answer.status(), 200);
+    let answer = looker.send(request("POST", "/nodes/b/pause")).await.unwrap();
+    assert_eq!(answer.status(), 403);
 }

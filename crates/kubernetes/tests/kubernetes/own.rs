@@ -202,3 +202,55 @@ fn blocks_are_claimed_grown_and_returned() {
         controller.stop().await;
     });
 }
+
+#[test]
+fn two_who_claim_at_once_never_have_the_same_block() {
+    let turn = turn();
+    let server = turn.server;
+    for n in 1..=6 {
+        server.node(&format!("n{n}"), Some(&format!("192.0.2.{n}")), &[]);
+    }
+    turn.run(async || {
+        // Each leads in its own namespace, and knows nothing of the other.
+        let one = Controller::with(server, 0, small_blocks).await;
+        let other = Controller::with(server, 1, |config| {
+            small_blocks(config);
+            config.namespace = Some("default".to_owned());
+            config.kubeconfig = Some(server.admin());
+            config.block_masks.v4 = 27;
+        })
+        .await;
+        for n in 1..=6 {
+            let name = format!("n{n}");
+            until(&format!("a block of {name}"), || {
+                let all = blocks(server);
+                let own = all.get(&name).ok_or_else(|| format!("{all:?}"))?;
+                if own.len() > 1 { Ok(()) } else { Err(format!("{own:?}")) }
+            });
+        }
+        // Whoever was later gives way in a moment.
+        until("blocks that never meet", || {
+            let all: Vec<ipnet::IpNet> =
+                blocks(server).into_values().flatten().map(|cidr| cidr.parse().unwrap()).collect();
+            let meets = |one: &ipnet::IpNet, other: &ipnet::IpNet| {
+                one != other && (other.contains(one) || one.contains(other))
+            };
+            match all.iter().any(|one| all.iter().any(|other| meets(one, other))) {
+                true => Err(format!("{all:?}")),
+                false => Ok(()),
+            }
+        });
+        one.stop().await;
+        other.stop().await;
+        let leftover = [
+            "delete",
+            "lease/osier-controller",
+            "cm/osier-controllers",
+            "secret/osier-authority",
+            "-n",
+            "default",
+            "--ignore-not-found",
+        ];
+        server.kubectl(&leftover).unwrap();
+    });
+}

@@ -220,6 +220,11 @@ impl Server {
         path
     }
 
+    /// The administrator's kubeconfig.
+    pub(crate) fn admin(&self) -> PathBuf {
+        self.folder.join("admin.conf")
+    }
+
     /// A node, made as its kubelet would.
     pub(crate) fn node(&self, name: &str, address: Option<&str>, cidrs: &[&str]) {
         let mut node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}});

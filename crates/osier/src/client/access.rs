@@ -1,6 +1,7 @@
 //! Whom to ask, and as whom: from options, the environment, a context, or the controller on this
 //! machine, in that order.
 
+use super::cluster::{Cluster, NAMESPACE, is_plugin};
 use super::contexts::{Context, Contexts, ContextsError};
 use super::error::ClientError;
 use super::secret::{Credential, SecretError};
@@ -27,6 +28,16 @@ pub(crate) struct Connection {
     /// Be known by the credential in this file
     #[arg(long, env = "OSIER_CREDENTIAL_FILE", value_name = "FILE", hide_env_values = true)]
     pub(crate) credential_file: Option<PathBuf>,
+    /// Ask the controller of the Kubernetes cluster that this file names
+    #[arg(long, value_name = "FILE")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// Ask the controller of the Kubernetes cluster of this context of the kubeconfig
+    #[arg(long, value_name = "NAME")]
+    pub(crate) kube_context: Option<String>,
+    /// Where Osier's controller is in that cluster
+    #[arg(long, env = "OSIER_NAMESPACE", value_name = "NAMESPACE", default_value = NAMESPACE,
+          hide_env_values = true)]
+    pub(crate) osier_namespace: String,
     /// Wait so many seconds for an answer
     #[arg(long, value_name = "SECONDS", default_value_t = 30,
           value_parser = clap::value_parser!(u64).range(1..=3600))]
@@ -59,7 +70,7 @@ pub(crate) enum AccessError {
     NoContext { found: String, known: Vec<String> },
     #[error(
         "no controller is known: `osier login https://HOST --ca FILE` once, or give --server, --ca and \
-         --credential-file, or run this as root on the controller's machine"
+         --credential-file, or --kubeconfig, or run this as root on the controller's machine"
     )]
     Unknown,
     #[error(
@@ -87,8 +98,28 @@ fn all_or_none(known: &[String]) -> String {
 impl Connection {
     /// A client for whom these options mean.
     pub(crate) fn client(&self) -> Result<Client, ClientError> {
-        let access = self.resolve(&Contexts::path()?, Path::new(local::PATH))?;
-        Client::new(access, Duration::from_secs(self.timeout))
+        let timeout = Duration::from_secs(self.timeout);
+        if self.kubeconfig.is_some() || self.kube_context.is_some() || is_plugin() {
+            return Ok(Client::of_cluster(self.cluster(), timeout));
+        }
+        match self.resolve(&Contexts::path()?, Path::new(local::PATH)) {
+            // Who said nothing at all, and has a cluster, means that one.
+            Err(AccessError::Unknown)
+                if self.server.is_none() && osier_kubernetes::kubeconfig_is_there() =>
+            {
+                Ok(Client::of_cluster(self.cluster(), timeout))
+            }
+            access => Client::new(access?, timeout),
+        }
+    }
+
+    /// The cluster that they mean.
+    fn cluster(&self) -> Cluster {
+        Cluster {
+            kubeconfig: self.kubeconfig.clone(),
+            context: self.kube_context.clone(),
+            namespace: self.osier_namespace.clone(),
+        }
     }
 
     /// What they mean, with these files.

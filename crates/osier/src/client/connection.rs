@@ -62,7 +62,7 @@ pub(super) async fn open(
         .map_err(|source| ClientError::of_handshake(named.clone(), source))?;
     let (sender, connection) = handshake(TokioIo::new(stream))
         .await
-        .map_err(|source| ClientError::Broken { server: named, source })?;
+        .map_err(|source| ClientError::Broken { server: named, source: source.into() })?;
     // Its errors come out of the request as well.
     tokio::spawn(async move { drop(connection.await) });
     Ok(sender)

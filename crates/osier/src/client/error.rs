@@ -44,8 +44,10 @@ pub(crate) enum ClientError {
     Broken {
         server: String,
         #[source]
-        source: hyper::Error,
+        source: super::BrokenBy,
     },
+    #[error(transparent)]
+    Cluster(Box<osier_kubernetes::PeopleError>),
     #[error("what was asked for makes no request")]
     Question {
         #[source]
@@ -220,9 +222,17 @@ impl Refusal {
         struct Envelope {
             error: Refusal,
         }
+        // What the API server of a cluster itself says.
+        #[derive(Deserialize)]
+        struct Status {
+            message: String,
+        }
         let envelope = serde_json::from_slice::<Envelope>(body);
         let mut refusal = envelope.map_or_else(
             |_| {
+                if let Ok(Status { message }) = serde_json::from_slice(body) {
+                    return Self { message, ..Self::default() };
+                }
                 let text: String = String::from_utf8_lossy(body).chars().take(200).collect();
                 let message = format!("the server answers with status {status}: {}", text.trim());
                 Self { message: message.trim_end_matches(": ").to_owned(), ..Self::default() }

@@ -1,9 +1,9 @@
 //! A stream of lines, each a JSON document: how watches come.
 
+use super::Body;
 use super::error::ClientError;
 use bytes::{Buf, BytesMut};
 use http_body_util::BodyExt;
-use hyper::body::Incoming;
 use serde::de::DeserializeOwned;
 
 /// The longest line.
@@ -12,14 +12,14 @@ const MAX_LINE: usize = 16 << 20;
 /// Lines of an answer, as they come.
 pub(crate) struct Lines {
     server: String,
-    body: Incoming,
+    body: Body,
     rest: BytesMut,
     /// How much of the rest has no end of a line.
     searched: usize,
 }
 
 impl Lines {
-    pub(crate) fn new(server: String, body: Incoming) -> Self {
+    pub(crate) fn new(server: String, body: Body) -> Self {
         Self { server, body, rest: BytesMut::new(), searched: 0 }
     }
 

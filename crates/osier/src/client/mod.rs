@@ -5,6 +5,7 @@
 
 pub(crate) mod access;
 pub(crate) mod answers;
+mod cluster;
 mod connection;
 pub(crate) mod contexts;
 mod error;
@@ -15,14 +16,16 @@ mod secret;
 mod server;
 
 pub(crate) use access::{Access, Connection};
+pub(crate) use cluster::is_plugin;
 pub(crate) use error::{ClientError, Refusal};
 pub(crate) use resources::{Follower, Listing, News};
 pub(crate) use secret::Credential;
 pub(crate) use server::Server;
 
 use bytes::Bytes;
-use http_body_util::{BodyExt, Full, Limited};
-use hyper::body::Incoming;
+use cluster::Proxied;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, RETRY_AFTER, USER_AGENT};
 use hyper::{Method, Request, Response, StatusCode};
 use lines::Lines;
@@ -40,27 +43,58 @@ const TRIES: u32 = 3;
 /// The longest that we let a busy server make us wait.
 const MAX_PAUSE: Duration = Duration::from_secs(5);
 
+/// What broke on the way.
+pub(crate) type BrokenBy = Box<dyn std::error::Error + Send + Sync>;
+/// An answer, as it comes.
+pub(crate) type Body = UnsyncBoxBody<Bytes, BrokenBy>;
+
 /// One who asks a controller.
 pub(crate) struct Client {
-    access: Access,
-    tls: Arc<rustls::ClientConfig>,
+    way: Way,
     timeout: Duration,
+}
+
+/// How a controller is reached.
+enum Way {
+    /// By its own address, with a credential of its own.
+    Direct { access: Box<Access>, tls: Arc<rustls::ClientConfig> },
+    /// Through the API server of its cluster.
+    Cluster(Box<Proxied>),
 }
 
 impl Client {
     pub(crate) fn new(access: Access, timeout: Duration) -> Result<Self, ClientError> {
         let tls = connection::trusting(&access)?;
-        Ok(Self { access, tls, timeout })
+        Ok(Self { way: Way::Direct { access: Box::new(access), tls }, timeout })
     }
 
-    /// Whom it asks.
-    pub(crate) fn server(&self) -> &Server {
-        &self.access.server
+    /// For the controller of a Kubernetes cluster.
+    pub(crate) fn of_cluster(cluster: cluster::Cluster, timeout: Duration) -> Self {
+        Self { way: Way::Cluster(Box::new(Proxied::new(cluster))), timeout }
     }
 
-    /// What it is known by.
-    pub(crate) fn credential(&self) -> &Credential {
-        &self.access.credential
+    /// Whom it asks, in words.
+    pub(crate) fn server(&self) -> String {
+        match &self.way {
+            Way::Direct { access, .. } => access.server.to_string(),
+            Way::Cluster(proxied) => proxied.called(),
+        }
+    }
+
+    /// What it is known by: a secret.
+    pub(crate) fn secret(&self) -> &str {
+        match &self.way {
+            Way::Direct { access, .. } => access.credential.expose(),
+            Way::Cluster(proxied) => proxied.secret().unwrap_or_default(),
+        }
+    }
+
+    /// How it is known, in words.
+    fn known_as(&self) -> String {
+        match &self.way {
+            Way::Direct { access, .. } => access.origin.clone(),
+            Way::Cluster(_) => "The token of your service account".to_owned(),
+        }
     }
 
     /// Asks for something that is below the base.
@@ -112,7 +146,7 @@ impl Client {
     }
 
     /// Opens a stream of something below the base.
-    pub(crate) async fn stream(&self, path: &str) -> Result<Incoming, ClientError> {
+    pub(crate) async fn stream(&self, path: &str) -> Result<Body, ClientError> {
         let path = format!("{BASE}{path}");
         let answer = self.in_time(self.begin(Method::GET, &path, None)).await?;
         Ok(self.accepted(answer).await?.into_body())
@@ -143,10 +177,8 @@ impl Client {
         &self,
         what: impl Future<Output = Result<T, ClientError>>,
     ) -> Result<T, ClientError> {
-        let late = |_| ClientError::Timeout {
-            server: self.server().to_string(),
-            seconds: self.timeout.as_secs(),
-        };
+        let late =
+            |_| ClientError::Timeout { server: self.server(), seconds: self.timeout.as_secs() };
         tokio::time::timeout(self.timeout, what).await.map_err(late)?
     }
 
@@ -156,27 +188,33 @@ impl Client {
         method: Method,
         path: &str,
         body: Option<&Value>,
-    ) -> Result<Response<Incoming>, ClientError> {
+    ) -> Result<Response<Body>, ClientError> {
         let body = body.map(|body| Bytes::from(body.to_string())).unwrap_or_default();
         let request = Request::builder()
             .method(method)
             .uri(path)
-            .header(HOST, self.server().authority())
-            .header(AUTHORIZATION, self.access.credential.bearer())
             .header(USER_AGENT, concat!("osier/", env!("CARGO_PKG_VERSION")))
             .header(ACCEPT, "application/json")
-            .header(CONTENT_TYPE, "application/json")
-            .body(Full::new(body))
-            .map_err(|source| ClientError::Question { source })?;
-        let mut sender = connection::open(self.server(), &self.tls).await?;
-        sender.send_request(request).await.map_err(|source| self.broken(source))
+            .header(CONTENT_TYPE, "application/json");
+        let impossible = |source| ClientError::Question { source };
+        match &self.way {
+            Way::Direct { access, tls } => {
+                let request = request
+                    .header(HOST, access.server.authority())
+                    .header(AUTHORIZATION, access.credential.bearer())
+                    .body(Full::new(body))
+                    .map_err(impossible)?;
+                let mut sender = connection::open(&access.server, tls).await?;
+                let answer = sender.send_request(request).await;
+                let answer = answer.map_err(|source| self.broken(source.into()))?;
+                Ok(answer.map(|body| body.map_err(Into::into).boxed_unsync()))
+            }
+            Way::Cluster(proxied) => proxied.send(request.body(body).map_err(impossible)?).await,
+        }
     }
 
     /// The answer, if it is a good one; what it says, if not.
-    async fn accepted(
-        &self,
-        answer: Response<Incoming>,
-    ) -> Result<Response<Incoming>, ClientError> {
+    async fn accepted(&self, answer: Response<Body>) -> Result<Response<Body>, ClientError> {
         let status = answer.status();
         if status.is_success() {
             return Ok(answer);
@@ -185,32 +223,30 @@ impl Client {
         let body = self.collect(answer.into_body()).await?;
         let mut refusal = Refusal::read(status.as_u16(), &body);
         refusal.retry_after = retry_after.and_then(|after| after.to_str().ok()?.parse().ok());
-        let known_as = self.access.origin.clone();
+        let known_as = self.known_as();
         Err(match status {
             StatusCode::UNAUTHORIZED => ClientError::Unauthorized { known_as, refusal },
             _ => ClientError::Refused(refusal),
         })
     }
 
-    async fn collect(&self, body: Incoming) -> Result<Bytes, ClientError> {
+    async fn collect(&self, body: Body) -> Result<Bytes, ClientError> {
         match Limited::new(body, MAX_ANSWER).collect().await {
             Ok(whole) => Ok(whole.to_bytes()),
-            Err(error) => Err(match error.downcast::<hyper::Error>() {
-                Ok(source) => self.broken(*source),
-                Err(_) => {
-                    ClientError::TooLarge { server: self.server().to_string(), limit: MAX_ANSWER }
-                }
-            }),
+            Err(error) if error.is::<LengthLimitError>() => {
+                Err(ClientError::TooLarge { server: self.server(), limit: MAX_ANSWER })
+            }
+            Err(error) => Err(self.broken(error)),
         }
     }
 
     fn understand<T: DeserializeOwned>(&self, bytes: &[u8]) -> Result<T, ClientError> {
-        let server = self.server().to_string();
+        let server = self.server();
         serde_json::from_slice(bytes).map_err(|source| ClientError::Answer { server, source })
     }
 
-    fn broken(&self, source: hyper::Error) -> ClientError {
-        ClientError::Broken { server: self.server().to_string(), source }
+    fn broken(&self, source: BrokenBy) -> ClientError {
+        ClientError::Broken { server: self.server(), source }
     }
 }
 

@@ -173,7 +173,7 @@ impl<'a> Follower<'a> {
             selecting(self.selector)
         );
         let body = self.client.stream(&path).await?;
-        self.lines = Some(Lines::new(self.client.server().to_string(), body));
+        self.lines = Some(Lines::new(self.client.server(), body));
         Ok(Step::Opened)
     }
 

@@ -62,7 +62,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
                 _ = tokio::signal::ctrl_c() => None,
             };
             let Some(frame) = frame else { break };
-            let frame = frame.context("the capture broke off")?;
+            let frame =
+                frame.map_err(anyhow::Error::from_boxed).context("the capture broke off")?;
             if let Some(bytes) = frame.data_ref() {
                 sink.write_all(bytes)?;
                 sink.flush()?;

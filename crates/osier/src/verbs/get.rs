@@ -1,9 +1,9 @@
 //! `osier get`: resources as a table, or whole.
 
-use super::asking;
+use super::{asking, pods};
 use crate::client::answers::{Event, EventKind};
 use crate::client::{Client, Connection, Follower, Listing, News};
-use crate::kinds;
+use crate::kinds::{self, What};
 use crate::render::paint::Paint;
 use crate::render::table::{self, Table};
 use clap::{Args, ValueEnum};
@@ -19,14 +19,15 @@ Examples:
   osier get net blue -o yaml > blue.yaml  # one, to be changed and applied again
   osier get ports -l tenant=shop -o wide  # with labels, MAC addresses and more
   osier get nodes -w                      # and then every change, until Ctrl-C
-  osier get ports -o name | wc -l         # for scripts";
+  osier get ports -o name | wc -l         # for scripts
+  osier get pods -A                       # pods of all namespaces, and how their ports are";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{}\n\n{EXAMPLES}", kinds::HELP))]
 pub(crate) struct Arguments {
     /// What: networks, ports, nodes...
-    #[arg(value_parser = kinds::parser(), ignore_case = true)]
-    kind: Kind,
+    #[arg(value_parser = kinds::parser_of_what(), ignore_case = true, value_name = "KIND")]
+    what: What,
     /// Only these
     #[arg(value_name = "NAME")]
     names: Vec<String>,
@@ -39,6 +40,12 @@ pub(crate) struct Arguments {
     /// Go on with what changes
     #[arg(short, long)]
     watch: bool,
+    /// Pods of this namespace
+    #[arg(short, long, value_name = "NAME", default_value = "default")]
+    namespace: String,
+    /// Pods of all namespaces
+    #[arg(short = 'A', long, conflicts_with = "namespace")]
+    all_namespaces: bool,
     #[command(flatten)]
     connection: Connection,
 }
@@ -59,31 +66,45 @@ pub(crate) enum Form {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let kind = match arguments.what {
+        What::Kind(kind) => kind,
+        What::Pods => return of_pods(arguments),
+    };
     asking(&arguments.connection, async |client| {
-        let mut printer = Printer::new(arguments.kind, arguments.form, false);
-        let listing = found(client, arguments).await?;
+        let mut printer = Printer::new(kind, arguments.form, false);
+        let listing = found(client, kind, arguments).await?;
         let is_one = arguments.names.len() == 1;
         printer.print_all(&listing.items, is_one)?;
         if arguments.watch {
             let selector = arguments.selector.as_deref();
-            let mut follower = Follower::new(client, arguments.kind, selector, &listing);
+            let mut follower = Follower::new(client, kind, selector, &listing);
             follow(&mut follower, &arguments.names, &mut printer).await?;
         }
         Ok(ExitCode::SUCCESS)
     })
 }
 
+fn of_pods(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    pods::refuse(arguments.watch, arguments.selector.as_ref())?;
+    asking(&arguments.connection, async |client| {
+        let namespace = (!arguments.all_namespaces).then_some(arguments.namespace.as_str());
+        let meant = pods::Meant { names: &arguments.names, namespace };
+        pods::print(client, arguments.form, meant).await?;
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
 /// What is asked for.
-async fn found(client: &Client, arguments: &Arguments) -> anyhow::Result<Listing> {
-    let Arguments { kind, names, selector, .. } = arguments;
+async fn found(client: &Client, kind: Kind, arguments: &Arguments) -> anyhow::Result<Listing> {
+    let Arguments { names, selector, .. } = arguments;
     if names.is_empty() || arguments.watch {
-        let mut listing = client.list(*kind, selector.as_deref()).await?;
+        let mut listing = client.list(kind, selector.as_deref()).await?;
         listing.items.retain(|item| is_meant(names, item));
         return Ok(listing);
     }
     let mut listing = Listing::default();
     for name in names {
-        listing.items.push(client.object(*kind, name).await?);
+        listing.items.push(client.object(kind, name).await?);
     }
     Ok(listing)
 }

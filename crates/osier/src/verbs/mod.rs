@@ -17,6 +17,7 @@ mod install_cni;
 mod lab;
 mod man;
 mod node;
+mod pods;
 mod prepare_ovs;
 mod status;
 mod support_bundle;

@@ -167,12 +167,12 @@ impl<'a> Bundle<'a> {
     }
 
     fn add(&mut self, name: &str, text: &str) {
-        let text = redact::text(text, &[self.client.credential().expose()]);
+        let text = redact::text(text, &[self.client.secret()]);
         self.files.push((name.to_owned(), text));
     }
 
     fn add_value(&mut self, name: &str, mut value: Value) {
-        redact::value(&mut value, &[self.client.credential().expose()]);
+        redact::value(&mut value, &[self.client.secret()]);
         self.files.push((name.to_owned(), format!("{value:#}")));
     }
 

@@ -99,9 +99,15 @@ impl Arguments {
     }
 }
 
-/// A port's name also as others write it: `namespace/pod`.
+/// A port's name also as others write it: `namespace/pod`, and `pod/web` for one of the namespace
+/// `default`.
 pub(super) fn port_name(text: &str) -> String {
-    text.replace('/', ":")
+    let pod = text.strip_prefix("pod/").or_else(|| text.strip_prefix("pods/"));
+    match pod {
+        Some(pod) if !pod.contains(['/', ':']) => format!("default:{pod}"),
+        Some(pod) => pod.replace('/', ":"),
+        None => text.replace('/', ":"),
+    }
 }
 
 #[cfg(test)]
@@ -128,5 +134,7 @@ mod tests {
             json!({"from": "a:b", "to": "10.0.0.1", "protocol": "tcp", "port": 80, "sourcePort": 7})
         );
         assert_eq!(body("fd00::1 c:d --udp 53")["from"], "fd00::1");
+        let pods = body("pod/web pod/shop/db");
+        assert_eq!((&pods["from"], &pods["to"]), (&json!("default:web"), &json!("shop:db")));
     }
 }

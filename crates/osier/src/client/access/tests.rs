@@ -30,7 +30,16 @@ impl Home {
 }
 
 fn nothing() -> Connection {
-    Connection { context: None, server: None, ca: None, credential_file: None, timeout: 30 }
+    Connection {
+        context: None,
+        server: None,
+        ca: None,
+        credential_file: None,
+        kubeconfig: None,
+        kube_context: None,
+        osier_namespace: NAMESPACE.to_owned(),
+        timeout: 30,
+    }
 }
 
 fn context(host: &str, ca: &str, credential: &str) -> String {
