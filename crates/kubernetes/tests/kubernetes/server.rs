@@ -28,7 +28,7 @@ pub(crate) struct Turn {
     _turn: MutexGuard<'static, ()>,
 }
 
-fn program(name: &str) -> String {
+pub(crate) fn program(name: &str) -> String {
     let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let folder = variable("OSIER_KUBERNETES_DIR").unwrap_or_else(|| {
         let cache = variable("XDG_CACHE_HOME")
