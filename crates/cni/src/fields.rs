@@ -50,8 +50,15 @@ impl<'a> Fields<'a> {
         self.members.is_empty()
     }
 
+    /// A member, in whatever case its name is written: plugins in Go take all of them, so runtimes
+    /// send `HostPort` where the conventions say `hostPort`, and nobody noticed.
     pub(crate) fn get(&self, member: &str) -> Option<&'a Value> {
-        self.members.get(member).filter(|value| !value.is_null())
+        let exact = self.members.get(member);
+        let alike = || {
+            let mut members = self.members.iter();
+            members.find(|(name, _)| name.eq_ignore_ascii_case(member)).map(|(_, value)| value)
+        };
+        exact.or_else(alike).filter(|value| !value.is_null())
     }
 
     fn typed<T>(

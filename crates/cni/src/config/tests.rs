@@ -51,6 +51,21 @@ fn our_own_configuration_reads() {
     assert_eq!(runtime.port_mappings[0].host_ip, Some("192.0.2.1".parse().unwrap()));
 }
 
+/// Structures of Go without names for JSON, as containerd has them.
+#[test]
+fn names_count_in_any_case() {
+    let config = decode(&json!({"runtimeConfig": {
+        "portMappings": [{"HostPort": 8080, "ContainerPort": 80, "Protocol": "tcp", "HostIP": ""}],
+        "bandwidth": {"IngressRate": 1000, "IngressBurst": 2000, "EgressRate": 0, "EgressBurst": 0},
+    }}));
+    let runtime = config.unwrap().runtime;
+    let ports: Vec<_> =
+        runtime.port_mappings.iter().map(|m| (m.host_port, m.container_port, m.host_ip)).collect();
+    assert_eq!(ports, [(8080, 80, None)]);
+    assert_eq!(runtime.bandwidth.ingress, Some(Rate { rate: 1000, burst: Some(2000) }));
+    assert_eq!(runtime.bandwidth.egress, None);
+}
+
 #[test]
 fn the_least_configuration_has_defaults() {
     let config = decode(&json!({})).unwrap();
