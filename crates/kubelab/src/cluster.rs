@@ -151,13 +151,17 @@ impl Cluster {
 
     /// Waits until the API server is ready, after it was started again, for instance.
     pub fn wait_for_api(&self) -> Result<(), ClusterError> {
-        let netns = self.control_plane.netns()?;
+        let machine = &self.control_plane;
+        let netns = machine.netns()?;
         // Asking kubectl each time would slow down what it waits for.
         self.wait("the API server's port", PATIENCE, || match netns.listens_on_tcp(API_PORT) {
-            Ok(true) => Ok(()),
-            Ok(false) => Err("closed".to_owned()),
+            Ok(true) => Ok(Ok(())),
+            Ok(false) => match machine.obituaries() {
+                none if none.is_empty() => Err("closed".to_owned()),
+                obituaries => Ok(Err(ClusterError::Ended { obituaries })),
+            },
             Err(e) => Err(e.to_string()),
-        })?;
+        })??;
         self.wait("the API server", PATIENCE, || self.kubectl(&["get", "--raw", "/readyz"]))?;
         Ok(())
     }

@@ -99,6 +99,12 @@ pub enum ClusterError {
         /// The ends of the logs of daemons that ended.
         obituaries: String,
     },
+    /// A daemon that is needed ended instead.
+    #[error("a daemon ended while it was waited for\n{obituaries}")]
+    Ended {
+        /// Which, how, and the end of its log.
+        obituaries: String,
+    },
     /// A certificate could not be made.
     #[error("a certificate cannot be made")]
     Certificate(#[from] rcgen::Error),

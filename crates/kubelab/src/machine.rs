@@ -333,3 +333,7 @@ fn only_child(parent: u32) -> Option<u32> {
     let children = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).ok()?;
     children.split_whitespace().next()?.parse().ok()
 }
+
+#[cfg(test)]
+#[path = "machine_tests.rs"]
+mod tests;

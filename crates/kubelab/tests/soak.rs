@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a panic is the report")]
 
-use osier_kubelab::{AGNHOST, Cluster, Settings};
+use osier_kubelab::{AGNHOST, Cluster, ClusterError, Settings};
 use std::fs;
 use std::time::Duration;
 
@@ -118,4 +118,17 @@ fn soak_of_faults_in_a_cluster() {
         let left = names.filter(|entry| entry.file_name().to_string_lossy().contains(&id)).count();
         assert_eq!(left, 0, "{place}");
     }
+}
+
+#[test]
+#[ignore = "starts daemons: run by `make soak`"]
+fn soak_of_a_cluster_that_cannot_start() {
+    let apiserver_args = vec!["--no-such-flag".to_owned()];
+    let error = Cluster::up(Settings { apiserver_args, ..Settings::default() }).unwrap_err();
+    let ClusterError::Kept { logs, source } = error else { panic!("{error}") };
+    let said = source.to_string();
+    assert!(said.contains("kube-apiserver on cp: exit status: 1"), "{said}");
+    let log = fs::read_to_string(logs.join("cp/kube-apiserver.log")).unwrap();
+    assert!(log.contains("unknown flag: --no-such-flag"), "{log}");
+    fs::remove_dir_all(logs).unwrap();
 }
