@@ -60,8 +60,8 @@ soak: packages ## the long suites, not in CI
 
 KUBELAB = $(or $(CARGO_TARGET_DIR),target)/debug/kubelab
 # What a cluster is to be like: NODES=n, DUAL=1, PROXY=iptables|nftables|none, CNI=osier|bridge|none.
-CLUSTER = --nodes $(or $(NODES),2) $(if $(DUAL),--dual) --proxy $(or $(PROXY),iptables) \
-	--cni $(or $(CNI),osier)
+CLUSTER = --nodes $(or $(NODES),2) --proxy $(or $(PROXY),iptables) --cni $(or $(CNI),osier)
+with_osier = $(filter osier,$(or $(CNI),osier))
 
 .PHONY: kubernetes
 kubernetes: packages ## install the Kubernetes that clusters run, or build it
@@ -70,12 +70,12 @@ kubernetes: packages ## install the Kubernetes that clusters run, or build it
 
 .PHONY: kubelab
 kubelab: kubernetes
-	@$(CARGO) build --quiet --locked -p osier-kubelab -p osier -p xtask
-	@$(MAKE) --silent cni >/dev/null
+	@$(CARGO) build --quiet --locked -p osier-kubelab $(if $(with_osier),-p osier -p xtask)
+	@$(if $(with_osier),$(MAKE) --silent cni >/dev/null)
 
 .PHONY: k8s
 k8s: kubelab ## a real cluster with Osier on this machine; NODES=n DUAL=1 PROXY=nftables CNI=bridge
-	@$(KUBELAB) up $(CLUSTER)
+	@$(KUBELAB) up $(CLUSTER) $(if $(DUAL),--dual)
 
 .PHONY: k8s-status
 k8s-status: ## nodes and pods of that cluster
