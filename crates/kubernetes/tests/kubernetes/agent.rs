@@ -32,21 +32,12 @@ pub(crate) fn token(server: &Server, node: &str, account: &str, audience: &str) 
             "automountServiceAccountToken": false,
             "containers": [{"name": "agent", "image": "osier"}]},
     });
-    server.apply(&manifest.to_string());
-    let args = [
-        "create",
-        "token",
-        account,
-        "-n",
-        NAMESPACE,
-        "--audience",
-        audience,
-        "--bound-object-kind",
-        "Pod",
-        "--bound-object-name",
-        &pod,
-    ];
-    server.kubectl(&args).unwrap().trim().to_owned()
+    let pods = format!("/api/v1/namespaces/{NAMESPACE}/pods");
+    if server.get(&format!("{pods}/{pod}"))["kind"] != "Pod" {
+        server.send("POST", &pods, &manifest);
+    }
+    let bound = json!({"apiVersion": "v1", "kind": "Pod", "name": pod});
+    server.token(account, &json!({"audiences": [audience], "boundObjectRef": bound}))
 }
 
 /// The authority that the ConfigMap announces.

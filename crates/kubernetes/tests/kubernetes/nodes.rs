@@ -121,6 +121,15 @@ fn what_is_wrong_with_a_node_is_said_and_the_rest_goes_on() {
         for (node, ..) in said {
             assert_eq!(events(server, node).len(), 1, "{:?}", events(server, node));
         }
+        // And counted.
+        let token = server.token("osier-viewer", &json!({"audiences": ["osier-controller"]}));
+        let header = format!("Authorization: Bearer {token}");
+        let url = format!("https://192.0.2.100:{}/metrics", controller.config.api.listen.port());
+        let metrics = server.netns.run(&["curl", "-sk", "-H", &header, &url]).unwrap();
+        for (_, reason, _) in said {
+            let line = format!("osier_controller_kubernetes_problems{{kind=\"{reason}\"}} 1");
+            assert!(metrics.lines().any(|found| found == line), "{line}: {metrics}");
+        }
         server.kubectl(&["annotate", "node", "broken", "osier.dev/tunnel-address-"]).unwrap();
         server.address("nowhere", "192.0.2.2");
         for (node, machine) in [("broken", "192.0.2.6"), ("nowhere", "192.0.2.2")] {

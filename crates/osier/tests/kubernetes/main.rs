@@ -18,10 +18,11 @@ const OSIER: &str = env!("CARGO_BIN_EXE_osier");
 
 fn controller(server: &Server, folder: &Path) -> Process {
     let kubeconfig = server.account("osier-controller");
+    let (state, kubeconfig) = (folder.join("state"), kubeconfig.display().to_string());
     let text = format!(
-        "state_dir = {:?}\n[api]\nlisten = \"0.0.0.0:6645\"\n[fleet]\nlisten = \"0.0.0.0:6646\"\n\
-         [kubernetes]\nkubeconfig = {kubeconfig:?}\nadvertise = \"192.0.2.100\"\n",
-        folder.join("state"),
+        "state_dir = '{}'\n[api]\nlisten = '0.0.0.0:6645'\n[fleet]\nlisten = '0.0.0.0:6646'\n\
+         [kubernetes]\nkubeconfig = '{kubeconfig}'\nadvertise = '192.0.2.100'\n",
+        state.display(),
     );
     let config = folder.join("controller.toml");
     std::fs::write(&config, text).unwrap();
@@ -122,4 +123,50 @@ fn as_plugin(server: &Server, folder: &Path, admin: &Path) {
     assert!(!table.contains("controller"), "other namespaces: {table}");
     let (_, help) = said(server, &program("kubectl"), &["osier", "get", "--help"], &env);
     assert!(help.contains("Usage: kubectl osier get"), "{help}");
+}
+
+/// Not a figure, but where it is looked at: `cargo test --release -p osier --test kubernetes -- --ignored`.
+#[test]
+#[ignore = "it takes minutes"]
+fn a_large_cluster_fits_in_memory() {
+    let turn = turn();
+    let server = turn.server;
+    let folder = TempDir::new().unwrap();
+    let create = |path: &str, count: usize, body: &Value| {
+        let file = folder.path().join("body.json");
+        std::fs::write(&file, body.to_string()).unwrap();
+        server.post_many(path, count, &file);
+    };
+    server.node("a", Some("192.0.2.1"), &["10.244.1.0/24"]);
+    let mut node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"generateName": "n-"}});
+    node["spec"] = json!({});
+    create("/api/v1/nodes", 1000, &node);
+    let labels: serde_json::Map<String, Value> =
+        (0..10).map(|n| (format!("label-{n}"), json!("some-value"))).collect();
+    let container = json!({"name": "one", "image": "some", "env": (0..20).map(|n| json!({
+        "name": format!("VARIABLE_{n}"), "value": "some value of it"})).collect::<Vec<_>>()});
+    let pod = json!({"apiVersion": "v1", "kind": "Pod",
+        "metadata": {"generateName": "pod-", "labels": labels},
+        "spec": {"nodeName": "a", "containers": [container.clone(), container]}});
+    let mut pod = pod;
+    pod["spec"]["containers"][1]["name"] = json!("two");
+    let running = controller(server, folder.path());
+    until("a leader", || match running.stderr() {
+        log if log.contains("leading term") => Ok(()),
+        log => Err(log),
+    });
+    let empty = running.usage().unwrap();
+    create("/api/v1/namespaces/default/pods", 5000, &pod);
+    std::thread::sleep(std::time::Duration::from_secs(10));
+    let full = running.usage().unwrap();
+    drop(running);
+    let again = controller(server, folder.path());
+    until("a leader", || match again.stderr() {
+        log if log.contains("leading term") => Ok(()),
+        log => Err(log),
+    });
+    std::thread::sleep(std::time::Duration::from_secs(5));
+    let listed = again.usage().unwrap();
+    println!("1,001 nodes: {empty:?}; and 5,000 pods: {full:?}; listed anew: {listed:?}");
+    assert!(listed.rss < 200 << 20);
 }
