@@ -118,7 +118,7 @@ cni: ## build the CNI plugin, static and small
 
 .PHONY: image
 image: packages ## write the container image without a builder: target/osier-image.tar; IMAGE=name:tag
-	$(CARGO) run --quiet --release --locked -p xtask -- image $(if $(IMAGE),--name $(IMAGE))
+	$(CARGO) xtask image $(if $(IMAGE),--name $(IMAGE))
 
 .PHONY: deploy
 deploy: ## write deploy/osier.yaml and what else is made from the chart

@@ -172,6 +172,9 @@ fn remove_all(folder: &Path, names: &[impl AsRef<Path>]) -> anyhow::Result<Strin
     match fs::remove_dir(folder) {
         Ok(()) => Ok(format!("{} removed", folder.display())),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok("none".to_owned()),
+        Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
+            Ok(format!("removed; {} is mounted, and stays empty", folder.display()))
+        }
         Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {
             Ok(format!("removed; {} has more, which is not the agent's", folder.display()))
         }
