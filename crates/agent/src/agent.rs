@@ -16,7 +16,7 @@ use crate::gateway::GatewayError;
 use crate::health;
 use crate::link::{self, LinkError};
 use crate::metrics::Metrics;
-use crate::netlink::NamespaceId;
+use crate::netlink::{NamespaceId, name_of_address};
 use crate::ports::Ports;
 use crate::switch::{Switch, SwitchError, row_ownership};
 use crate::uplink::{MtuError, pod_mtu};
@@ -26,9 +26,9 @@ use osier_compiler::LocalPorts;
 use osier_model::{Node, Tunnel};
 use osier_ovsdb::cache::Cache;
 use osier_ovsdb::session::Remote;
-use osier_southbound::rows::{self, Restore, RestoreOptions, RowReconciler, Transaction};
+use osier_southbound::rows::{self, Replays, Restore, RestoreOptions, RowReconciler, Transaction};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;
@@ -140,11 +140,7 @@ pub async fn run_with(
     let management = config.ovs_run_dir.join(format!("{}.mgmt", config.bridge));
     let switch = Switch::new(said, local, config.bridge.as_str(), &management, rows)?;
     switch.begin(&adopted.living).await?;
-    let restore = Restore::start(
-        switch.rows(),
-        vec![Box::new(switch.flows().clone())],
-        RestoreOptions::default(),
-    );
+    let restore = keep_restoring(&config, &switch, &node).await?;
 
     let Upstream { view, controller, progress, ready } = upstream;
     let dead = adopted.dead;
@@ -192,6 +188,34 @@ pub async fn run_with(
     }
     drop(restore);
     Ok(())
+}
+
+/// Keeps a switch that restarts from forwarding before its flows are back. But not where that would
+/// keep the agent away for ever: in a pod it is started by a kubelet that needs the node's network,
+/// and if that goes through the same switch, a node that boots would wait for itself.
+async fn keep_restoring(
+    config: &Config,
+    switch: &Switch,
+    node: &Node,
+) -> Result<Option<Restore>, AgentError> {
+    let bridges: Vec<Box<dyn Replays>> = vec![Box::new(switch.flows().clone())];
+    let restore = Restore::start(switch.rows(), bridges, RestoreOptions::default());
+    let is_pod = std::env::var_os("KUBERNETES_SERVICE_HOST").is_some();
+    let is_lockable = is_pod && carries_the_node(switch, node.tunnel).await;
+    if config.flow_restore_wait.unwrap_or(!is_lockable) {
+        return Ok(Some(restore));
+    }
+    info!("a switch that restarts does not wait for its flows: this node's network is its own");
+    let cleared = restore.disarm(switch.rows()).await;
+    cleared.map_err(|_| AgentError::Database)?;
+    Ok(None)
+}
+
+/// Whether an address of the node is on an interface of the switch.
+async fn carries_the_node(switch: &Switch, address: IpAddr) -> bool {
+    let Ok(Some(uplink)) = name_of_address(address) else { return false };
+    let Some(snapshot) = switch.rows().session().query(Cache::snapshot).await else { return true };
+    snapshot.rows("Interface").iter().any(|row| adopt::text(row, "name") == Some(&uplink))
 }
 
 async fn serve_metrics(

@@ -52,6 +52,9 @@ pub struct Config {
     pub cool_down: Duration,
     /// Whether pods get the machine's address where they leave the cluster.
     pub masquerade: bool,
+    /// Whether a switch that restarts waits for its flows; `None`: unless that could lock the node
+    /// out.
+    pub flow_restore_wait: Option<bool>,
 }
 
 /// Where the controller is, and how a node gets to be its own.
@@ -146,6 +149,7 @@ struct File {
     mtu: Option<FileMtu>,
     cool_down_seconds: Option<u32>,
     masquerade: Option<bool>,
+    flow_restore_wait: Option<bool>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -220,6 +224,7 @@ impl Config {
             mtu: mtu(file.mtu).map_err(|e| wrong("mtu", e))?,
             cool_down: Duration::from_secs(file.cool_down_seconds.unwrap_or(60).into()),
             masquerade: file.masquerade.unwrap_or(true),
+            flow_restore_wait: file.flow_restore_wait,
         };
         for (key, value) in [
             ("ovsdb", &config.ovsdb),

@@ -116,6 +116,24 @@ fn ip_of(address: &RouteAddress) -> Option<IpAddr> {
 
 /// The MTU of the interface that has an address. Blocks.
 pub fn mtu_of_address(address: IpAddr) -> Result<Option<u32>, NetlinkError> {
+    link_of_address(address, |attribute| match attribute {
+        LinkAttribute::Mtu(mtu) => Some(*mtu),
+        _ => None,
+    })
+}
+
+/// The name of the interface that has an address. Blocks.
+pub fn name_of_address(address: IpAddr) -> Result<Option<String>, NetlinkError> {
+    link_of_address(address, |attribute| match attribute {
+        LinkAttribute::IfName(name) => Some(name.clone()),
+        _ => None,
+    })
+}
+
+fn link_of_address<T>(
+    address: IpAddr,
+    wanted: impl Fn(&LinkAttribute) -> Option<T>,
+) -> Result<Option<T>, NetlinkError> {
     let netlink = Netlink::open()?;
     let Some((index, _)) = addresses(&netlink)?.into_iter().find(|(_, found)| *found == address)
     else {
@@ -123,12 +141,7 @@ pub fn mtu_of_address(address: IpAddr) -> Result<Option<u32>, NetlinkError> {
     };
     let told = netlink.execute(vec![requests::get_link_by_index(index)])?;
     Ok(told.iter().find_map(|message| match message {
-        RouteNetlinkMessage::NewLink(link) => {
-            link.attributes.iter().find_map(|attribute| match attribute {
-                LinkAttribute::Mtu(mtu) => Some(*mtu),
-                _ => None,
-            })
-        }
+        RouteNetlinkMessage::NewLink(link) => link.attributes.iter().find_map(&wanted),
         _ => None,
     }))
 }

@@ -15,7 +15,9 @@ mod requests;
 mod veth;
 
 pub use exchange::NetlinkError;
-pub use host::{HostInterface, HostRoute, mtu_of_address, set_up_host, write_sysctl};
+pub use host::{
+    HostInterface, HostRoute, mtu_of_address, name_of_address, set_up_host, write_sysctl,
+};
 pub use namespace::{Namespace, NamespaceError, NamespaceId};
 pub(crate) use packets::PacketSocket;
 pub use pod::{PodInterface, PodState, inspect, set_up_pod};
