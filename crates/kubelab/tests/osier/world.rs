@@ -1,0 +1,138 @@
+//! A cluster of two nodes with Osier, and a pod on each.
+
+use osier_kubelab::{AGNHOST, Cluster, Osier, Settings};
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+pub(crate) const PATIENCE: Duration = Duration::from_mins(2);
+
+pub(crate) struct World {
+    pub(crate) cluster: Cluster,
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        let programs = programs();
+        let cluster = Cluster::up(Settings { dual: true, ..Settings::default() }).unwrap();
+        let world = Self { cluster };
+        world.step("Osier is installed", |world| {
+            let values = ["datapath=netdev"];
+            let osier = Osier::of_programs(world.cluster.lab(), &programs, "test", &values);
+            world.cluster.install_osier(&osier.unwrap()).unwrap();
+            world.cluster.install_dns().unwrap();
+        });
+        world.start_pod("a", "node-1");
+        world.start_pod("b", "node-2");
+        for pod in ["a", "b"] {
+            world.wait_for_pod(pod);
+        }
+        world
+    }
+
+    /// Does a part of the test, tells how long it took, and keeps the logs if it fails.
+    pub(crate) fn step(&self, what: &str, work: impl FnOnce(&Self)) {
+        let begun = Instant::now();
+        let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(self)));
+        println!("{what}: {:.1} s", begun.elapsed().as_secs_f64());
+        if let Err(panic) = done {
+            for part in ["osier-agent", "osier-controller"] {
+                let label = format!("app.kubernetes.io/name={part}");
+                let args = ["logs", "-n", "osier-system", "-l", &label, "--tail=60", "--prefix"];
+                println!("{}", self.cluster.kubectl(&args).unwrap_or_default());
+            }
+            println!("logs: {:?}", self.cluster.keep_logs());
+            std::panic::resume_unwind(panic);
+        }
+    }
+
+    pub(crate) fn start_pod(&self, name: &str, node: &str) {
+        let pod = format!(
+            "apiVersion: v1
+kind: Pod
+metadata: {{name: {name}, labels: {{app: echo}}}}
+spec:
+  nodeName: {node}
+  terminationGracePeriodSeconds: 1
+  containers: [{{name: agnhost, image: \"{AGNHOST}\", args: [netexec]}}]
+"
+        );
+        self.cluster.apply(&pod).unwrap();
+    }
+
+    pub(crate) fn wait_for_pod(&self, name: &str) {
+        let pod = format!("pod/{name}");
+        let wait = ["wait", &pod, "--for=condition=Ready", "--timeout=100s"];
+        self.cluster.wait("a pod to be ready", PATIENCE, || self.cluster.kubectl(&wait)).unwrap();
+    }
+
+    pub(crate) fn addresses(&self, pod: &str) -> Vec<String> {
+        let query = "jsonpath={.status.podIPs[*].ip}";
+        let found = self.cluster.kubectl(&["get", "pod", pod, "-o", query]).unwrap();
+        let addresses: Vec<String> = found.split_whitespace().map(str::to_owned).collect();
+        assert_eq!(addresses.len(), 2, "{found}");
+        addresses
+    }
+
+    pub(crate) fn talk(&self, from: &str, to: &str) {
+        let to = if to.contains(':') { format!("[{to}]") } else { to.to_owned() };
+        let url = format!("http://{to}:8080/hostname");
+        let ask = ["exec", from, "--", "curl", "-gs", "-m", "3", &url];
+        self.cluster.wait("an answer", PATIENCE, || self.cluster.kubectl(&ask)).unwrap();
+    }
+
+    pub(crate) fn reach_from_the_node(&self, node: &str, pod: &str) {
+        let machine = self.cluster.node(node).unwrap().machine();
+        for address in self.addresses(pod) {
+            let ping = ["ping", "-c1", "-W3", &address];
+            self.cluster.wait("an echo", PATIENCE, || machine.run(&ping)).unwrap();
+        }
+    }
+
+    /// The pods of a part of Osier.
+    pub(crate) fn parts(&self, name: &str) -> Vec<String> {
+        let label = format!("app.kubernetes.io/name={name}");
+        let args = ["get", "pod", "-n", "osier-system", "-l", &label, "-o", "name"];
+        self.cluster.kubectl(&args).unwrap().lines().map(str::to_owned).collect()
+    }
+
+    /// Waits until all of Osier runs.
+    pub(crate) fn wait_for_osier(&self) {
+        for part in ["deployment/osier-controller", "daemonset/osier-agent"] {
+            let args = ["rollout", "status", part, "-n", "osier-system", "--timeout=100s"];
+            let rolled = || self.cluster.kubectl(&args);
+            self.cluster.wait("Osier to run", PATIENCE, rolled).unwrap();
+        }
+    }
+}
+
+/// The folder with what the image is made of, built where this test is.
+fn programs() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let profile = test.parent().unwrap().parent().unwrap().to_owned();
+    let host = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    let mut all = vec!["build", "-q", "--locked", "-p", "osier", "-p", "xtask"];
+    if !cfg!(debug_assertions) {
+        all.push("--release");
+    }
+    let plugin =
+        ["build", "-q", "--locked", "--profile", "cni", "-p", "osier-cni", "--target", &host];
+    for (arguments, flags) in
+        [(all.as_slice(), None), (&plugin, Some("-C target-feature=+crt-static"))]
+    {
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(arguments);
+        // What cargo says of this package: `ring`, for one, is built anew when that differs.
+        for (name, _) in std::env::vars_os() {
+            let text = name.to_string_lossy();
+            if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
+                cargo.env_remove(&name);
+            }
+        }
+        if let Some(flags) = flags {
+            cargo.env("RUSTFLAGS", flags);
+        }
+        assert!(cargo.status().unwrap().success(), "cargo {arguments:?}");
+    }
+    profile
+}
