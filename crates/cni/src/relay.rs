@@ -17,10 +17,14 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// STATUS is asked often, and a runtime waits for it before anything else.
 const STATUS_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long an agent that is away is waited for: as long as it takes to be upgraded.
+const RESTART_PATIENCE: Duration = Duration::from_secs(8);
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// What to print on standard output, and whether the call succeeded.
 #[derive(Debug, PartialEq, Eq)]
@@ -128,7 +132,11 @@ fn relay(environment: Environment, config: &[u8]) -> Result<String, Error> {
         RpcError::Length { .. } => too_large(),
         other => Error::new(Code::AGENT_FAILED, other.to_string()),
     })?;
-    let reply = ask(&header.socket, request, timeout)
+    let patience = match command {
+        Command::Add | Command::Del => RESTART_PATIENCE.min(timeout / 3),
+        _ => Duration::ZERO,
+    };
+    let reply = ask_patiently(&header.socket, &request, timeout, patience)
         .map_err(|e| e.for_runtime(command, &header.socket))?;
     match (reply, command) {
         (Reply::Failed(error), _) => Err(error),
@@ -143,6 +151,29 @@ fn relay(environment: Environment, config: &[u8]) -> Result<String, Error> {
 }
 
 const SAME_RELEASE: &str = "install plugin and agent from one release";
+
+/// Asks an agent that may be about to come back: nobody listened, so nothing was asked yet. A runtime
+/// that is refused comes again only after many seconds, and an agent is upgraded in a few.
+fn ask_patiently(
+    socket: &Path,
+    request: &[u8],
+    timeout: Duration,
+    patience: Duration,
+) -> Result<Reply, AskError> {
+    let begun = Instant::now();
+    loop {
+        match ask(socket, request.to_vec(), timeout.saturating_sub(begun.elapsed())) {
+            Err(AskError::Away(error)) if nobody_listened(&error) && begun.elapsed() < patience => {
+                thread::sleep(LOOK_AGAIN);
+            }
+            answered => return answered,
+        }
+    }
+}
+
+fn nobody_listened(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused)
+}
 
 /// A reply that did not come.
 #[derive(Debug, thiserror::Error)]

@@ -293,11 +293,35 @@ fn an_agent_that_is_away_is_asked_again_later() {
     drop(UnixListener::bind(&refusing).unwrap());
     for socket in [&absent, &refusing] {
         for verb in [Verb::Add, Verb::Del, Verb::Check, Verb::Gc] {
-            let error = Plugin::new(verb, socket).fails();
+            let error = Plugin::new(verb, socket).with("agentTimeout", 1).fails();
             assert_eq!(error.code, Code::TRY_AGAIN_LATER, "{error}");
             assert!(error.msg.contains(socket.to_str().unwrap()), "{error}");
         }
         assert_eq!(Plugin::new(Verb::Status, socket).fails().code, Code::NOT_AVAILABLE);
+    }
+}
+
+#[test]
+fn an_agent_that_comes_back_is_waited_for() {
+    for verb in [Verb::Add, Verb::Del] {
+        let reply = match verb {
+            Verb::Add => Reply::added(&result(), Version::V1_1_0),
+            _ => Reply::Done,
+        };
+        let agent = Agent::replies(reply);
+        // Its socket is nowhere until the plugin has looked.
+        let (socket, hidden) = (agent.socket(), agent.socket().with_extension("hidden"));
+        fs::rename(&socket, &hidden).unwrap();
+        let back = thread::spawn({
+            let socket = socket.clone();
+            move || {
+                thread::sleep(Duration::from_millis(300));
+                fs::rename(&hidden, &socket).unwrap();
+            }
+        });
+        let output = Plugin::new(verb, &socket).run();
+        assert!(output.status.success(), "{output:?}");
+        back.join().unwrap();
     }
 }
 
