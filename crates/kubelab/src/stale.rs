@@ -15,8 +15,11 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Marks a lab as a cluster's, for as long as the file lives.
 pub(crate) fn claim(lab: &Lab) -> Result<File, ClusterError> {
     let path = lab.dir().join(LOCK);
-    let lock = File::create(&path).map_err(file("make", &path))?;
-    lock.lock().map_err(file("lock", &path))?;
+    // Locked before it has its name: at no time does a living cluster look dead.
+    let unnamed = path.with_extension("new");
+    let lock = File::create(&unnamed).map_err(file("make", &unnamed))?;
+    lock.lock().map_err(file("lock", &unnamed))?;
+    fs::rename(&unnamed, &path).map_err(file("make", &path))?;
     Ok(lock)
 }
 
