@@ -166,6 +166,8 @@ fn ask_patiently(
             Err(AskError::Away(error)) if nobody_listened(&error) && begun.elapsed() < patience => {
                 thread::sleep(LOOK_AGAIN);
             }
+            // In all, whenever it came to be asked.
+            Err(AskError::Deadline(_)) => return Err(AskError::Deadline(timeout)),
             answered => return answered,
         }
     }
