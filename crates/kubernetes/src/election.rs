@@ -24,6 +24,8 @@ const BEGIN: i64 = 1_767_225_600;
 pub(crate) struct Election {
     leases: Api<Lease>,
     identity: String,
+    /// How identities of our own earlier lives begin, if they are known to be over.
+    lives: Option<String>,
     times: Times,
 }
 
@@ -66,7 +68,18 @@ impl Election {
             renew: seconds(config.renew_seconds),
             retry: seconds(config.retry_seconds),
         };
-        Self { leases: Api::namespaced(client, namespace), identity, times }
+        Self { leases: Api::namespaced(client, namespace), identity, lives: None, times }
+    }
+
+    /// Whose identity begins so was this very container: it is started again only when it has ended.
+    pub(crate) fn reborn(self, prefix: String) -> Self {
+        Self { lives: Some(prefix), ..self }
+    }
+
+    /// Whether nobody leads by a lease any more, because we did, and know that we have stopped.
+    fn is_our_past(&self, holder: &str) -> bool {
+        let is_earlier = self.lives.as_ref().is_some_and(|prefix| holder.starts_with(prefix));
+        holder == self.identity || is_earlier
     }
 
     /// Waits until we lead.
@@ -104,7 +117,7 @@ impl Election {
         let holder = spec.and_then(|spec| spec.holder_identity.as_deref()).unwrap_or_default();
         let before = spec.and_then(|spec| spec.lease_transitions).unwrap_or(0);
         let version = &lease.metadata.resource_version;
-        if !holder.is_empty() {
+        if !holder.is_empty() && !self.is_our_past(holder) {
             let first = seen.take().filter(|seen| seen.version == *version);
             let first = first.unwrap_or(Seen { version: version.clone(), since });
             let theirs = spec.and_then(|spec| spec.lease_duration_seconds).unwrap_or(0);

@@ -32,7 +32,8 @@ pub struct Kubernetes {
     way: kube::Config,
     namespace: String,
     identity: String,
-    is_pod: bool,
+    /// The pod that this is.
+    pod: Option<String>,
 }
 
 // === impl Kubernetes ===
@@ -45,9 +46,8 @@ impl Kubernetes {
         let said = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let namespace = settings.namespace.clone().or_else(|| said("POD_NAMESPACE"));
         let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-        let name = said("POD_NAME");
-        let is_pod = name.is_some();
-        let name = name.unwrap_or_else(|| machine.trim().to_owned());
+        let pod = said("POD_NAME");
+        let name = pod.clone().unwrap_or_else(|| machine.trim().to_owned());
         let mut random = [0; 8];
         // Two that start at once need only differ.
         let _ = SystemRandom::new().fill(&mut random);
@@ -58,7 +58,7 @@ impl Kubernetes {
             way,
             namespace: namespace.unwrap_or_else(|| NAMESPACE.to_owned()),
             identity: format!("{name}_{random:016x}"),
-            is_pod,
+            pod,
         })
     }
 
@@ -69,6 +69,10 @@ impl Kubernetes {
         let client = client(&self.way)?;
         let lease = self.settings.lease;
         let election = Election::new(client.clone(), &self.namespace, self.identity.clone(), lease);
+        let election = match &self.pod {
+            Some(pod) => election.reborn(format!("{pod}_")),
+            None => election,
+        };
         let prepared = async {
             let standby = standby::serve(self.config.api.listen);
             tokio::select! {
@@ -199,7 +203,7 @@ impl Leading {
             identity: of.identity.clone(),
             authority: authority.clone(),
             announcer: announcer.clone(),
-            is_pod: of.is_pod,
+            is_pod: of.pod.is_some(),
             term: held.term(),
         };
         drop(guard);

@@ -85,7 +85,7 @@ impl Drop for Controller {
 /// What controllers say is shown with tests that fail.
 fn log() {
     let filter = tracing_subscriber::EnvFilter::try_from_env("OSIER_LOG")
-        .unwrap_or_else(|_| "osier=info,warn".into());
+        .unwrap_or_else(|_| "info,kube_client::client::builder=off".into());
     let writer = tracing_subscriber::fmt::TestWriter::new();
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer);
     let _ = log.with_ansi(false).try_init();

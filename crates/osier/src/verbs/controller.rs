@@ -96,7 +96,12 @@ fn runtime(threads: usize) -> anyhow::Result<tokio::runtime::Runtime> {
 
 /// Runs the controller until SIGTERM or SIGINT.
 fn serve(config: Config) -> anyhow::Result<ExitCode> {
-    let filter = EnvFilter::try_from_env("OSIER_LOG").unwrap_or_else(|_| "info".into());
+    let mut wanted = std::env::var("OSIER_LOG").unwrap_or_else(|_| "info".to_owned());
+    if !wanted.contains("kube_client") {
+        // Whoever asks the API server says himself what failed.
+        wanted.push_str(",kube_client::client::builder=off");
+    }
+    let filter = EnvFilter::try_new(wanted).unwrap_or_else(|_| "info".into());
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
