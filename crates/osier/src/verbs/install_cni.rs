@@ -141,6 +141,8 @@ mod tests {
         }
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), NAMES.len() + 1);
         assert!(!install(&plugin("1"), folder.path()).unwrap(), "nothing to do");
+        // Another file, not the one that all names share.
+        fs::remove_file(at("loopback")).unwrap();
         fs::write(at("loopback"), "the reference").unwrap();
         assert!(!install(&plugin("1"), folder.path()).unwrap());
         assert_eq!(fs::read(at("loopback")).unwrap(), b"the reference");
