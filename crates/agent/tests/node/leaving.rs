@@ -119,8 +119,15 @@ fn leave(own_bridge: bool) {
     );
     assert!(!run.join("state").exists() && !run.join("agent").exists());
 
+    // A wire that no database knows goes, too; that of others stays.
+    let lost = lab.netns("lost").unwrap();
+    netns.ip("link add veth0a0b0c0d group 28531 type veth peer name lost0").unwrap();
+    netns.ip("link add veth-others type veth peer name others0").unwrap();
+    netns.ip(&format!("link set lost0 netns {}", lost.name())).unwrap();
     let again = uninstall(node, &config, &plugins);
     assert!(again.status.success(), "it may be repeated: {}{}", again.stdout, again.stderr);
+    let links = netns.ip("-br link").unwrap();
+    assert!(!links.contains("veth0a0b0c0d") && links.contains("veth-others"), "{links}");
 }
 
 /// Without what counts up or is chosen anew by the switch each time.

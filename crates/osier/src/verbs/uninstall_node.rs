@@ -5,8 +5,9 @@
 use super::{install_cni, prepare_ovs, runtime, verdict};
 use anyhow::Context;
 use clap::Args;
-use osier_agent::clean;
 use osier_agent::config::{Config, DEFAULT_CNI_CONFIG, DEFAULT_PATH};
+use osier_agent::{clean, netlink};
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -113,9 +114,20 @@ async fn switch(places: &Places, report: &mut Report) -> anyhow::Result<()> {
     } else {
         report.step("switch", Ok("none runs".to_owned()));
     }
+    report.step("pods' wires", wires());
     let firewall = clean::firewall().await.map(|()| "no rule of ours".to_owned());
     report.step("firewall", firewall.map_err(Into::into));
     Ok(())
+}
+
+/// Those that no database tells of any more, as when Osier's own switch went first.
+fn wires() -> anyhow::Result<String> {
+    let all = nix::ifaddrs::getifaddrs().context("interfaces cannot be listed")?;
+    let names: BTreeSet<String> = all.map(|one| one.interface_name).collect();
+    for name in names.iter().filter(|name| name.starts_with("veth")) {
+        netlink::delete_own_link(name)?;
+    }
+    Ok("none".to_owned())
 }
 
 /// The database that `prepare-ovs` made, and the kernel's datapath that its switch left.
@@ -129,9 +141,14 @@ fn own_switch(places: &Places) -> anyhow::Result<String> {
     anyhow::ensure!(!runs, "it runs: delete the daemon set osier-ovs, then repeat this");
     // A kernel that has none, or no such module, has nothing to delete.
     let _ = Command::new("ovs-dpctl").args(["del-dp", "ovs-system"]).output();
+    forget_switch(places, &mark)
+}
+
+fn forget_switch(places: &Places, mark: &Path) -> anyhow::Result<String> {
+    let lock = prepare_ovs::lock_of(&places.ovs_database);
     remove(&places.ovs_database)?;
-    remove(&folder.join(prepare_ovs::lock_of(&places.ovs_database)))?;
-    remove(&mark)?;
+    remove(&places.ovs_database.with_file_name(lock))?;
+    remove(mark)?;
     remove(&places.config.ovs_run_dir)?;
     Ok("removed".to_owned())
 }
@@ -204,5 +221,68 @@ impl Report {
         };
         // Who does not listen does not want to know; the work goes on.
         let _ = writeln!(io::stdout(), "{line}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        arguments: Arguments,
+    }
+
+    fn places(root: &Path) -> Places {
+        let line = ["x", "--root", root.to_str().unwrap()];
+        Places::new(&Line::parse_from(line).arguments).unwrap()
+    }
+
+    fn put(root: &Path, path: &str) {
+        fs::create_dir_all(root.join(path).parent().unwrap()).unwrap();
+        fs::write(root.join(path), "").unwrap();
+    }
+
+    #[test]
+    fn all_places_are_below_the_root() {
+        let places = places(Path::new("/host"));
+        assert_eq!(places.config.ovsdb, Path::new("/host/run/openvswitch/db.sock"));
+        assert_eq!(places.config.state_dir, Path::new("/host/var/lib/osier"));
+        assert_eq!(places.cni_config, Path::new("/host/etc/cni/net.d/10-osier.conflist"));
+        assert_eq!(places.plugins, Path::new("/host/opt/cni/bin"));
+        assert_eq!(places.run_dir, Path::new("/host/run/osier"));
+    }
+
+    #[test]
+    fn a_controllers_store_beside_the_agents_files_stays() {
+        let root = tempfile::tempdir().unwrap();
+        let state = root.path().join("var/lib/osier");
+        put(root.path(), "var/lib/osier/credentials/key.pem");
+        put(root.path(), "var/lib/osier/controller/store.redb");
+        let said = remove_all(&state, &STATE).unwrap();
+        assert!(said.contains("is not the agent's"), "{said}");
+        assert!(state.join("controller/store.redb").exists());
+        assert!(!state.join("credentials").exists());
+        fs::remove_dir_all(state.join("controller")).unwrap();
+        assert!(remove_all(&state, &STATE).unwrap().ends_with("removed"));
+        assert_eq!(remove_all(&state, &STATE).unwrap(), "none");
+    }
+
+    #[test]
+    fn only_a_database_of_our_own_goes() {
+        let root = tempfile::tempdir().unwrap();
+        let places = places(root.path());
+        put(root.path(), "etc/openvswitch/conf.db");
+        assert_eq!(own_switch(&places).unwrap(), "none");
+        assert!(places.ovs_database.exists(), "it is the node's");
+        // Not all of it: this machine's own kernel may have a datapath.
+        put(root.path(), &format!("etc/openvswitch/{}", prepare_ovs::MARK));
+        put(root.path(), "run/openvswitch/ovs-vswitchd.pid");
+        let mark = places.ovs_database.with_file_name(prepare_ovs::MARK);
+        assert_eq!(forget_switch(&places, &mark).unwrap(), "removed");
+        assert!(!root.path().join("run/openvswitch").exists());
+        assert_eq!(fs::read_dir(root.path().join("etc/openvswitch")).unwrap().count(), 0);
     }
 }
