@@ -17,6 +17,8 @@ const BELIEVED: Duration = Duration::from_mins(1);
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Answers that are remembered.
 const MOST: usize = 1024;
+/// Questions of people in a second, and at once: strangers' nonsense is not the API server's to judge.
+const RATE: (f64, f64) = (10.0, 50.0);
 /// The longest token, in bytes.
 const LONGEST: usize = 16 << 10;
 
@@ -38,13 +40,16 @@ type Known = HashMap<[u8; 32], (Instant, Option<Arc<Bearer>>)>;
 pub(crate) struct Reviewer {
     reviews: Api<TokenReview>,
     known: Mutex<Known>,
+    /// How many questions are left, and when that was so.
+    left: Mutex<(f64, Instant)>,
 }
 
 // === impl Reviewer ===
 
 impl Reviewer {
     pub(crate) fn new(client: Client) -> Self {
-        Self { reviews: Api::all(client), known: Mutex::default() }
+        let left = Mutex::new((RATE.1, Instant::now()));
+        Self { reviews: Api::all(client), known: Mutex::default(), left }
     }
 
     /// Whose a token is; not told from memory.
@@ -79,6 +84,10 @@ impl Reviewer {
         {
             return known;
         }
+        // A token of a service account is a JWT (RFC 7519): three parts.
+        if token.split('.').count() != 3 || !self.may_ask(now) {
+            return None;
+        }
         match self.review(token).await {
             Ok(found) => {
                 let found = found.map(Arc::new);
@@ -96,6 +105,17 @@ impl Reviewer {
                 None
             }
         }
+    }
+
+    fn may_ask(&self, now: Instant) -> bool {
+        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        let gained = now.saturating_duration_since(left.1).as_secs_f64() * RATE.0;
+        *left = ((left.0 + gained).min(RATE.1), now);
+        let may = left.0 >= 1.0;
+        if may {
+            left.0 -= 1.0;
+        }
+        may
     }
 
     fn lock(&self) -> MutexGuard<'_, Known> {
