@@ -165,7 +165,8 @@ impl Compiler {
                     owners.extend(default.map(|n| Key::Network(n.name.clone()).into()));
                 }
                 for port in self.view.ports_at(name) {
-                    owners.extend(self.touched(&Key::Port(port.clone())));
+                    owners.insert(Key::Port(port.clone()).into());
+                    owners.extend(self.view.ports().get(port).and_then(|port| self.flood_of(port)));
                 }
             }
             Key::Router(name) => {
@@ -179,16 +180,24 @@ impl Compiler {
             }
             Key::Port(port) => {
                 owners.insert(key.clone().into());
-                // Its network's flood reaches it.
-                let network = self.view.ports().get(port).map(|p| &p.network);
-                if let Some(network) = network.and_then(|name| self.view.networks().get(name))
-                    && network.reach == Reach::Bridged
-                {
-                    owners.insert(Key::Network(network.name.clone()).into());
-                }
+                // A flood reaches the ports of this node, and of others one for each node.
+                let port = self.view.ports().get(port);
+                let counts = |port: &&Port| port.node == *self.view.node() || self.is_alone(port);
+                owners.extend(port.filter(counts).and_then(|port| self.flood_of(port)));
             }
         }
         owners
+    }
+
+    /// Whose flood reaches a port.
+    fn flood_of(&self, port: &Port) -> Option<Owner> {
+        let network = self.view.networks().get(&port.network)?;
+        (network.reach == Reach::Bridged).then(|| Key::Network(network.name.clone()).into())
+    }
+
+    /// Whether no other port of its network is on its node.
+    fn is_alone(&self, port: &Port) -> bool {
+        self.view.ports_of_at(&port.network, &port.node).nth(1).is_none()
     }
 
     fn compile(&self, owners: BTreeSet<Owner>) -> Result<Vec<Compiled>, CompileError> {
@@ -242,19 +251,17 @@ impl Compiler {
 
     /// Where a network has ports: at this switch, and on which other nodes.
     fn members(&self, network: &NetworkName) -> (Vec<Member>, Vec<&Node>) {
-        let mut here = Vec::new();
-        let mut there = BTreeSet::new();
-        for key in self.view.ports_of(network) {
-            let Some(port) = self.view.ports().get(key) else { continue };
-            if port.node != *self.view.node() {
-                there.insert(&port.node);
-            } else if let Some(at) = self.attachments.get(key) {
-                let limited = port.limits.ingress.map(|_| meters::to_port(at.tag));
-                here.push(Member { ofport: at.ofport, meter: limited });
-            }
-        }
+        let own = self.view.node();
+        let member = |key: &PortKey| {
+            let (port, at) = (self.view.ports().get(key)?, self.attachments.get(key)?);
+            let meter = port.limits.ingress.map(|_| meters::to_port(at.tag));
+            Some(Member { ofport: at.ofport, meter })
+        };
+        let mut here: Vec<Member> =
+            self.view.ports_of_at(network, own).filter_map(member).collect();
         here.sort_unstable_by_key(|member| member.ofport);
-        (here, there.into_iter().filter_map(|name| self.view.nodes().get(name)).collect())
+        let others = self.view.nodes_of(network).filter(|node| *node != own);
+        (here, others.filter_map(|node| self.view.nodes().get(node)).collect())
     }
 
     fn emit_port(&self, key: &PortKey, out: &mut Emitter) {

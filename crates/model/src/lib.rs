@@ -13,6 +13,7 @@
 mod change;
 mod error;
 mod id;
+mod intervals;
 mod mac;
 mod name;
 mod network;
@@ -25,6 +26,7 @@ mod view;
 pub use change::{Change, Key, Object, ViewContent};
 pub use error::{Invalid, Problem};
 pub use id::{Identity, Vni, VrfId};
+pub use intervals::Intervals;
 pub use mac::{Mac, ParseMacError};
 pub use name::{
     DeviceName, InterfaceName, NameError, NetworkName, NodeName, PoolName, PortKey, RouterName,

@@ -1,15 +1,15 @@
 //! Pools: addresses to give out, each to one at a time.
 //!
-//! Free addresses are kept as intervals, so a pool of any size costs what is used of it, and one
-//! allocation a look at a tree. Addresses are given in turn, not lowest first, and a freed one
-//! cools down before it is given again: connections and caches of its last owner die meanwhile.
+//! Addresses are given in turn ([`Intervals`]), not lowest first, and a freed one cools down before it
+//! is given again: connections and caches of its last owner die meanwhile.
 
 use crate::error::{Invalid, Problem};
+use crate::intervals::Intervals;
 use crate::name::PoolName;
 use crate::network::{check_prefix, is_usable};
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::net::IpAddr;
 use std::time::Duration;
 use thiserror::Error;
@@ -31,14 +31,11 @@ pub struct Pool {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AddressPool {
     prefix: IpNet,
-    /// First and last of each run of free addresses.
-    free: BTreeMap<u128, u128>,
+    free: Intervals,
     used: BTreeSet<u128>,
     /// Freed ones, with the time from which they may be given again.
     cooling: VecDeque<(Duration, u128)>,
     cool_down: Duration,
-    /// Where to look next.
-    cursor: u128,
 }
 
 /// Why there is no address.
@@ -91,7 +88,6 @@ impl Pool {
 impl AddressPool {
     /// A pool of a prefix less what is excluded; freed addresses wait for `cool_down`.
     pub fn new(prefix: IpNet, exclude: &[IpNet], cool_down: Duration) -> Self {
-        let mut free = BTreeMap::new();
         let (mut first, mut last) = bounds(prefix);
         if !is_usable(prefix, from_number(prefix, first)) {
             first += 1;
@@ -99,20 +95,12 @@ impl AddressPool {
         if !is_usable(prefix, from_number(prefix, last)) {
             last -= 1;
         }
-        free.insert(first, last);
-        let mut pool = Self {
-            prefix,
-            free,
-            used: BTreeSet::new(),
-            cooling: VecDeque::new(),
-            cool_down,
-            cursor: first,
-        };
+        let mut free = Intervals::new(first, last);
         for exclude in exclude {
             let (first, last) = bounds(*exclude);
-            pool.cut(first, last);
+            free.cut(first, last);
         }
-        pool
+        Self { prefix, free, used: BTreeSet::new(), cooling: VecDeque::new(), cool_down }
     }
 
     /// The prefix.
@@ -133,16 +121,11 @@ impl AddressPool {
     /// Gives one out.
     pub fn allocate(&mut self, now: Duration) -> Result<IpAddr, AllocateError> {
         self.thaw(now);
-        let behind = self.free.range(..=self.cursor).next_back().map(|(f, l)| (*f, *l));
-        let inside = behind.filter(|(_, last)| *last >= self.cursor).map(|_| self.cursor);
-        let ahead = || self.free.range(self.cursor..).next().map(|(first, _)| *first);
-        let around = || self.free.keys().next().copied();
-        let Some(number) = inside.or_else(ahead).or_else(around) else {
+        let Some(number) = self.free.take(1) else {
             let (used, cooling) = (self.used.len(), self.cooling.len());
             return Err(AllocateError::Exhausted { prefix: self.prefix, used, cooling });
         };
-        self.take(number);
-        self.cursor = number.wrapping_add(1);
+        self.used.insert(number);
         Ok(from_number(self.prefix, number))
     }
 
@@ -159,10 +142,11 @@ impl AddressPool {
             self.used.insert(number);
             return Ok(());
         }
-        if !self.is_free(number) {
+        if !self.free.contains(number) {
             return Err(not_here());
         }
-        self.take(number);
+        self.free.cut(number, number);
+        self.used.insert(number);
         Ok(())
     }
 
@@ -178,56 +162,12 @@ impl AddressPool {
         self.prefix.contains(&address).then(|| to_number(address))
     }
 
-    fn is_free(&self, number: u128) -> bool {
-        self.free.range(..=number).next_back().is_some_and(|(_, last)| *last >= number)
-    }
-
-    fn take(&mut self, number: u128) {
-        self.cut(number, number);
-        self.used.insert(number);
-    }
-
     /// What has cooled down is free again.
     fn thaw(&mut self, now: Duration) {
         while let Some((_, number)) = self.cooling.front().filter(|(at, _)| *at <= now).copied() {
             self.cooling.pop_front();
-            self.join(number);
+            self.free.join(number, number);
         }
-    }
-
-    /// Removes a run from what is free.
-    fn cut(&mut self, first: u128, last: u128) {
-        let touched: Vec<(u128, u128)> = self
-            .free
-            .range(..=last)
-            .rev()
-            .map(|(f, l)| (*f, *l))
-            .take_while(|(_, l)| *l >= first)
-            .collect();
-        for (f, l) in touched {
-            self.free.remove(&f);
-            if f < first {
-                self.free.insert(f, first - 1);
-            }
-            if l > last {
-                self.free.insert(last + 1, l);
-            }
-        }
-    }
-
-    /// Adds one to what is free, joined with its neighbours.
-    fn join(&mut self, number: u128) {
-        let (mut first, mut last) = (number, number);
-        if let Some((f, l)) = self.free.range(..number).next_back().map(|(f, l)| (*f, *l))
-            && l + 1 == number
-        {
-            self.free.remove(&f);
-            first = f;
-        }
-        if let Some(l) = number.checked_add(1).and_then(|next| self.free.remove(&next)) {
-            last = l;
-        }
-        self.free.insert(first, last);
     }
 }
 
@@ -274,7 +214,6 @@ mod tests {
     fn an_ipv6_prefix_costs_what_is_used_of_it() {
         let mut pool = AddressPool::new("fd00::/64".parse().unwrap(), &[], at(0));
         assert_eq!(pool.allocate(at(0)).unwrap().to_string(), "fd00::1");
-        assert_eq!(pool.free.len(), 1);
         pool.claim("fd00::ffff:ffff:ffff:ffff".parse().unwrap()).unwrap();
     }
 

@@ -46,7 +46,7 @@ pub struct View {
     ports: BTreeMap<PortKey, Port>,
     /// Who refers to whom, so that a change finds what depends on it.
     networks_of: BTreeMap<RouterName, BTreeSet<NetworkName>>,
-    ports_of: BTreeMap<NetworkName, BTreeSet<PortKey>>,
+    ports_of: BTreeMap<NetworkName, BTreeMap<NodeName, BTreeSet<PortKey>>>,
     ports_at: BTreeMap<NodeName, BTreeSet<PortKey>>,
     vnis: BTreeMap<Vni, NetworkName>,
     vrfs: BTreeMap<VrfId, RouterName>,
@@ -126,7 +126,21 @@ impl View {
 
     /// Ports of a network.
     pub fn ports_of(&self, network: &NetworkName) -> impl Iterator<Item = &PortKey> {
-        self.ports_of.get(network).into_iter().flatten()
+        self.ports_of.get(network).into_iter().flat_map(BTreeMap::values).flatten()
+    }
+
+    /// Nodes on which a network has ports.
+    pub fn nodes_of(&self, network: &NetworkName) -> impl Iterator<Item = &NodeName> {
+        self.ports_of.get(network).into_iter().flat_map(BTreeMap::keys)
+    }
+
+    /// Ports of a network on a node.
+    pub fn ports_of_at(
+        &self,
+        network: &NetworkName,
+        node: &NodeName,
+    ) -> impl Iterator<Item = &PortKey> {
+        self.ports_of.get(network).and_then(|nodes| nodes.get(node)).into_iter().flatten()
     }
 
     /// Ports on a node.
@@ -195,7 +209,8 @@ impl View {
                 self.networks.insert(network.name.clone(), network);
             }
             Object::Port(port) => {
-                self.ports_of.entry(port.network.clone()).or_default().insert(port.key.clone());
+                let nodes = self.ports_of.entry(port.network.clone()).or_default();
+                nodes.entry(port.node.clone()).or_default().insert(port.key.clone());
                 self.ports_at.entry(port.node.clone()).or_default().insert(port.key.clone());
                 self.ports.insert(port.key.clone(), port);
             }
@@ -222,7 +237,12 @@ impl View {
             }
             Key::Port(key) => {
                 if let Some(port) = self.ports.remove(key) {
-                    remove_from(&mut self.ports_of, &port.network, key);
+                    if let Some(nodes) = self.ports_of.get_mut(&port.network) {
+                        remove_from(nodes, &port.node, key);
+                        if nodes.is_empty() {
+                            self.ports_of.remove(&port.network);
+                        }
+                    }
                     remove_from(&mut self.ports_at, &port.node, key);
                 }
             }
