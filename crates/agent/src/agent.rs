@@ -165,6 +165,7 @@ pub async fn run_with(
         fabric,
         mtu,
         behind: false,
+        unsettled: false,
         progress: progress.unwrap_or_default(),
         updates,
         faults: Vec::new(),

@@ -11,10 +11,10 @@ use crate::metrics::Metrics;
 use crate::ports::Ports;
 use crate::switch::SwitchError;
 use crate::uplink::{pod_mtu, tunnel_mtu};
-use crate::view::{Progress, ViewContent, ViewUpdates};
+use crate::view::{Progress, Said, ViewContent, ViewUpdates};
 use crate::{Chain, forward};
 use ipnet::IpNet;
-use osier_model::{Fabric, Node, View};
+use osier_model::{Change, Fabric, Key, Node, Object, View};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tracing::{error, info, warn};
@@ -35,6 +35,8 @@ pub(crate) struct Follower {
     pub(crate) mtu: u16,
     /// Whether the tunnel's row and the flows are yet to be made for what was heard.
     pub(crate) behind: bool,
+    /// Whether the machine's own side is yet to be made for it.
+    pub(crate) unsettled: bool,
     /// Who wants to know how far the view is real.
     pub(crate) progress: watch::Sender<Progress>,
     /// Updates that were heard.
@@ -68,6 +70,7 @@ impl Follower {
                         self.catch_up().await;
                         self.tell();
                     }
+                    self.settle().await;
                     // A switch that started anew may have made its interfaces anew.
                     let anew = replayed.has_changed().unwrap_or_default();
                     if anew || set_up.elapsed() >= GATEWAY_AUDIT {
@@ -110,23 +113,36 @@ impl Follower {
             return;
         }
         info!(changes = taken.changes.len(), fabric = taken.fabric, "the view changed");
-        let said = self
-            .ports
-            .switch()
-            .with_said(|said| (said.own_node().cloned(), said.view().fabric().clone()));
-        let (node, fabric) = said.await;
-        let node = node.unwrap_or_else(|| self.node.clone());
-        self.behind |= taken.fabric || node.tunnel != self.node.tunnel;
-        (self.node, self.fabric) = (node, fabric);
-        self.ports.set_blocks(&self.node.blocks);
+        if taken.fabric || taken.changes.iter().any(is_of_nodes) {
+            self.learn(taken.fabric).await;
+        }
         if self.behind {
             self.catch_up().await;
         } else if let Err(error) = self.ports.switch().follow(taken.changes).await {
             warn!(error = %Chain(&error), "the view is not on the switch");
             self.faults.push(Chain(&error).to_string());
         }
-        if let Err(error) = self.set_up_gateway().await {
-            warn!(error = %Chain(&error), "the gateway is not as it should be");
+        self.settle().await;
+    }
+
+    /// Nodes or the fabric are others: only they make a difference outside of the switch.
+    async fn learn(&mut self, fabric: bool) {
+        let said = |said: &Said| (said.own_node().cloned(), said.view().fabric().clone());
+        let (node, said) = self.ports.switch().with_said(said).await;
+        let node = node.unwrap_or_else(|| self.node.clone());
+        self.behind |= fabric || node.tunnel != self.node.tunnel;
+        (self.node, self.fabric) = (node, said);
+        self.ports.set_blocks(&self.node.blocks);
+        self.unsettled = true;
+    }
+
+    /// Makes the machine's own side as it should be, if something that it needs has changed.
+    async fn settle(&mut self) {
+        if self.unsettled {
+            match self.set_up_gateway().await {
+                Ok(()) => self.unsettled = false,
+                Err(error) => warn!(error = %Chain(&error), "the gateway is not as it should be"),
+            }
         }
     }
 
@@ -185,4 +201,8 @@ impl Follower {
         let prefixes = |view: &View| gateway::pod_prefixes(view.fabric(), view.nodes().values());
         self.ports.switch().with_said(|said| prefixes(said.view())).await
     }
+}
+
+fn is_of_nodes(change: &Change) -> bool {
+    matches!(change, Change::Put(Object::Node(_)) | Change::Delete(Key::Node(_)))
 }

@@ -1,6 +1,6 @@
 //! Ports that agents ask for: recorded before the answer, the same for the same question.
 
-use crate::engine::{Effect, Engine, Operation, Write, WriteError};
+use crate::engine::{ATTACHED, Effect, Engine, Operation, Write, WriteError};
 use crate::northbound::Northbound;
 use futures_util::future::BoxFuture;
 use osier_fleet::{AttachError, AttachRequest, Attachments};
@@ -17,12 +17,21 @@ pub(crate) struct Ports {
 
 impl Ports {
     /// Records what was given where it is remembered; what cannot be is not given.
-    async fn record(&self, node: &NodeName, port: &Resource) -> Result<(), AttachError> {
+    async fn record(
+        &self,
+        node: &NodeName,
+        port: &Resource,
+        effect: Effect,
+        generation: u64,
+    ) -> Result<(), AttachError> {
         let Some(northbound) = &self.northbound else { return Ok(()) };
         let Err(why) = northbound.record(port).await else { return Ok(()) };
-        let undo = Operation::Detach { name: port.name().to_owned(), node: node.clone() };
-        // It is taken back, or the engine has ended: either way nobody has it.
-        let _ = self.engine.write(Write::one(undo)).await;
+        if effect == Effect::Created {
+            let (name, node) = (port.name().to_owned(), node.clone());
+            let undo = Operation::Detach { name, node, generation };
+            // It is taken back, or the engine has ended: either way nobody has it.
+            let _ = self.engine.write(Write::one(undo)).await;
+        }
         Err(AttachError::Later(why))
     }
 }
@@ -33,8 +42,10 @@ impl Attachments for Ports {
         node: &'a NodeName,
         request: &'a AttachRequest,
     ) -> BoxFuture<'a, Result<Port, AttachError>> {
+        let mut metadata = Metadata::named(request.key.to_string());
+        metadata.labels.insert(ATTACHED.to_owned(), request.generation.to_string());
         let wanted = Resource::Port(Document {
-            metadata: Metadata::named(request.key.to_string()),
+            metadata,
             spec: PortSpec {
                 network: request.network.clone(),
                 node: node.clone(),
@@ -48,10 +59,10 @@ impl Attachments for Ports {
             let write = Write::one(Operation::Attach(Box::new(wanted)));
             let written = self.engine.write(write).await.map_err(|error| refused(&error))?;
             let outcome = written.outcomes.into_iter().next();
-            let is_new = outcome.as_ref().is_some_and(|o| o.effect != Effect::Unchanged);
+            let effect = outcome.as_ref().map_or(Effect::Unchanged, |outcome| outcome.effect);
             let port = outcome.and_then(|outcome| outcome.resource);
-            if let Some(port) = port.as_ref().filter(|_| is_new) {
-                self.record(node, port).await?;
+            if let Some(port) = port.as_ref().filter(|_| effect != Effect::Unchanged) {
+                self.record(node, port, effect, request.generation).await?;
             }
             match port.and_then(|resource| resource.to_model().ok()) {
                 Some(Modelled::Object(Object::Port(port))) => Ok(port),
@@ -64,9 +75,11 @@ impl Attachments for Ports {
         &'a self,
         node: &'a NodeName,
         key: &'a PortKey,
+        generation: u64,
     ) -> BoxFuture<'a, Result<u64, AttachError>> {
         Box::pin(async move {
-            let operation = Operation::Detach { name: key.to_string(), node: node.clone() };
+            let (name, node) = (key.to_string(), node.clone());
+            let operation = Operation::Detach { name, node, generation };
             let written =
                 self.engine.write(Write::one(operation)).await.map_err(|error| refused(&error))?;
             let is_gone = written.outcomes.iter().any(|o| o.effect == Effect::Deleted);
@@ -87,9 +100,10 @@ fn refused(error: &WriteError) -> AttachError {
     };
     match error {
         // An address may be free in a moment.
-        WriteError::Store(_) | WriteError::Stopping | WriteError::Exhausted { .. } => {
-            AttachError::Later(said)
-        }
+        WriteError::Store(_)
+        | WriteError::Stopping
+        | WriteError::Settling { .. }
+        | WriteError::Exhausted { .. } => AttachError::Later(said),
         _ => AttachError::Refused(said),
     }
 }

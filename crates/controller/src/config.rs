@@ -274,6 +274,11 @@ impl Config {
         self.state_dir.join("authority.pem")
     }
 
+    /// The term of the last start here.
+    pub fn last_term(&self) -> PathBuf {
+        self.state_dir.join("term")
+    }
+
     /// What the machine's administrator needs to use the API.
     pub fn admin(&self) -> PathBuf {
         self.state_dir.join("admin.toml")

@@ -13,7 +13,7 @@ use crate::northbound::Northbound;
 use crate::pki::{self, Certificates, PkiError};
 use osier_fleet::server::{Agents, FleetServer, ServerOptions, accept};
 use osier_fleet::{Authority, Fingerprint};
-use osier_store::{Embedded, OpenError, Options, Store, Unavailable};
+use osier_store::{Embedded, OpenError, Options, Revision, Store, Unavailable};
 use serde::Serialize;
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -63,6 +63,17 @@ pub enum ControllerError {
     /// The store was lost while the controller ran.
     #[error("the store can no longer be used; a restart reads it anew")]
     Lost(#[source] Unavailable),
+    /// The store is an older copy.
+    #[error(
+        "this controller leads term {term}, and nodes have followed term {seen}: its store is an \
+         older copy, and begins a new epoch with the next start"
+    )]
+    Outdated {
+        /// Ours.
+        term: u64,
+        /// Theirs.
+        seen: u64,
+    },
     /// A part has ended that should not.
     #[error("{0} has ended")]
     Ended(&'static str),
@@ -84,6 +95,9 @@ pub struct Controller {
     pub took: Duration,
     states: NodeStates,
     metrics: Metrics,
+    term: u64,
+    nodes: Nodes,
+    embedded: Option<Arc<Embedded>>,
     engine: Engine,
     engine_task: JoinHandle<Result<(), Unavailable>>,
     parts: JoinSet<&'static str>,
@@ -96,11 +110,21 @@ impl Controller {
     /// Starts all parts. Agents and clients may come when it answers.
     pub async fn start(config: Config) -> Result<Self, ControllerError> {
         prepare(&config)?;
-        let path = config.store();
+        let (path, last) = (config.store(), config.last_term());
         let opened = tokio::task::spawn_blocking(move || Embedded::open(path, Options::default()));
         let store = opened.await.map_err(|_| ControllerError::Ended("opening the store"))??;
         let store = Arc::new(store);
-        Self::begin(config, Arc::clone(&store) as Arc<dyn Store>, Some(store), None).await
+        // A file that was put back in place knows less than its folder does.
+        let led = std::fs::read_to_string(&last).ok().and_then(|text| text.trim().parse().ok());
+        let led = Revision(led.unwrap_or_default());
+        if store.position().await.map_err(ControllerError::Lost)?.revision < led {
+            store.begin_epoch(led).await.map_err(ControllerError::Lost)?;
+        }
+        let started = Self::begin(config, Arc::clone(&store) as _, Some(store), None).await?;
+        let term = format!("{}\n", started.term);
+        std::fs::write(&last, term)
+            .map_err(|source| ControllerError::File { path: last, source })?;
+        Ok(started)
     }
 
     /// The same, with a store that is open already.
@@ -145,11 +169,8 @@ impl Controller {
         let Started { engine, task: engine_task, term, resources, took } = started;
         let certificates = Arc::new(certificates(&config, &authority, &metrics)?);
         let paused = joins::paused(&engine).await?;
-        let nodes = Nodes::new(engine.hub().clone(), metrics.clone(), paused);
-        let audit = &config.audit;
-        let audit =
-            Audit::open(&config.audit_log(), audit.file_bytes, audit.files, metrics.clone())
-                .map_err(|source| ControllerError::File { path: config.audit_log(), source })?;
+        let nodes = Nodes::new(&engine, metrics.clone(), paused);
+        let audit = open_audit(&config, &metrics)?;
         let (stop, stopping) = watch::channel(false);
         let mut parts = JoinSet::new();
         let fleet = Fleet {
@@ -171,10 +192,10 @@ impl Controller {
             watches: Arc::new(Semaphore::new(config.limits.watches)),
             config,
             engine: engine.clone(),
-            embedded,
+            embedded: embedded.clone(),
             term,
             started: crate::engine::now(),
-            nodes,
+            nodes: nodes.clone(),
             agents,
             credentials,
             certificates: Arc::clone(&certificates),
@@ -202,6 +223,9 @@ impl Controller {
             took,
             states,
             metrics,
+            term,
+            nodes,
+            embedded,
             engine,
             engine_task,
             parts,
@@ -235,25 +259,42 @@ impl Controller {
             Some(ended) = self.parts.join_next() => {
                 Err(ControllerError::Ended(ended.unwrap_or("a part")))
             }
+            seen = self.nodes.outdated(), if self.embedded.is_some() => self.begin_anew(seen).await,
         };
         self.stop().await;
         result
     }
 
+    /// Agents have followed a later start of this store: it is an older copy, as a snapshot of a
+    /// whole machine is. The next start is of a new epoch, after all that anyone has seen.
+    async fn begin_anew(&self, seen: u64) -> Result<(), ControllerError> {
+        if let Some(store) = &self.embedded {
+            // It leaps by the clock, whatever a node says.
+            store.begin_epoch(Revision(0)).await.map_err(ControllerError::Lost)?;
+        }
+        Err(ControllerError::Outdated { term: self.term, seen })
+    }
+
     /// Stops: what was begun is done first.
     pub async fn stop(mut self) {
-        let Self { engine, engine_task, stop, .. } = self;
+        let Self { engine, engine_task, stop, embedded, .. } = self;
         // If nobody listens, all have ended.
         let _ = stop.send(true);
         let parts = async { while self.parts.join_next().await.is_some() {} };
         let _ = tokio::time::timeout(Duration::from_secs(5), parts).await;
         self.parts.shutdown().await;
-        drop(engine);
+        drop((engine, embedded));
         if !engine_task.is_finished() {
             // Its last handle is gone: it ends, and lets the store go.
             let _ = tokio::time::timeout(Duration::from_secs(5), engine_task).await;
         }
     }
+}
+
+fn open_audit(config: &Config, metrics: &Metrics) -> Result<Audit, ControllerError> {
+    let (path, limits) = (config.audit_log(), &config.audit);
+    let opened = Audit::open(&path, limits.file_bytes, limits.files, metrics.clone());
+    opened.map_err(|source| ControllerError::File { path, source })
 }
 
 /// What the agents' port needs.

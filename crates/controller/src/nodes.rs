@@ -1,7 +1,7 @@
 //! How the nodes are: what their agents say, kept in memory. It is known again as soon as they are
 //! connected again.
 
-use crate::engine::now;
+use crate::engine::{Engine, Teller, now};
 use crate::metrics::Metrics;
 use crate::northbound::NodeState;
 use osier_fleet::ask::{Ask, PauseState};
@@ -30,8 +30,11 @@ const PATIENCE: AskLimits = AskLimits { patience: Duration::from_secs(10), bytes
 #[derive(Clone)]
 pub(crate) struct Nodes {
     hub: Hub,
+    engine: Teller,
     metrics: Metrics,
     agents: Arc<OnceLock<Agents>>,
+    /// A term that a node has seen, and that is after ours.
+    outdated: Arc<watch::Sender<Option<u64>>>,
     state: Arc<Mutex<State>>,
     /// How often something was heard.
     news: watch::Sender<u64>,
@@ -104,10 +107,12 @@ pub(crate) struct TunnelReport {
 // === impl Nodes ===
 
 impl Nodes {
-    pub(crate) fn new(hub: Hub, metrics: Metrics, paused: BTreeSet<NodeName>) -> Self {
+    pub(crate) fn new(engine: &Engine, metrics: Metrics, paused: BTreeSet<NodeName>) -> Self {
         let state = State { paused, ..State::default() };
-        let (agents, state) = (Arc::default(), Arc::new(Mutex::new(state)));
-        Self { hub, metrics, agents, state, news: watch::Sender::new(0) }
+        let (agents, outdated) = (Arc::default(), Arc::default());
+        let (state, news) = (Arc::new(Mutex::new(state)), watch::Sender::new(0));
+        let (hub, engine) = (engine.hub().clone(), engine.teller());
+        Self { hub, engine, metrics, agents, outdated, state, news }
     }
 
     /// For who tells others of the nodes.
@@ -128,6 +133,14 @@ impl Nodes {
             ports.extend(told.map(|port| (port.key.to_string(), port.clone())));
         }
         (ports, connected)
+    }
+
+    /// Waits until a node has followed a later start of this store than this one: then the store is
+    /// an older copy, and nobody noticed.
+    pub(crate) async fn outdated(&self) -> u64 {
+        let mut outdated = self.outdated.subscribe();
+        let seen = outdated.wait_for(Option::is_some).await.ok().and_then(|seen| *seen);
+        seen.unwrap_or_default()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -327,7 +340,13 @@ impl Reports for Nodes {
             let ends = SystemTime::UNIX_EPOCH + Duration::from_secs(expires);
             self.metrics.certificate(node.as_str(), ends);
         }
+        self.engine.told(node, &report.ports);
         self.heard(node, |heard| heard.report = Some(report));
+    }
+
+    fn later_term(&self, node: &NodeName, term: u64) {
+        tracing::warn!(%node, term, "the node has followed a later controller than this one");
+        self.outdated.send_if_modified(|seen| seen.replace(term).is_none());
     }
 
     fn disconnected(&self, node: &NodeName, why: &str) {
@@ -459,4 +478,23 @@ impl Heard {
 pub(crate) fn rfc3339(seconds: u64) -> Option<String> {
     let time = OffsetDateTime::from_unix_timestamp(i64::try_from(seconds).ok()?).ok()?;
     time.format(&Rfc3339).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificate_that_was_not_renewed_is_told() {
+        let in_hours = |hours: u64| {
+            let ends = SystemTime::now() + Duration::from_hours(hours);
+            let ends = ends.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
+            let report = Report { certificate_expires: Some(ends), ..Report::default() };
+            Heard { connected: true, report: Some(report), ..Heard::default() }
+        };
+        assert!(in_hours(5).differs(true, &[]).is_empty());
+        let said = in_hours(3).differs(true, &[]);
+        assert!(said[0].starts_with("certificate: it ends 2"), "{said:?}");
+        assert!(said[0].ends_with("and was not renewed"), "{said:?}");
+    }
 }

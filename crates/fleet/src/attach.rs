@@ -20,6 +20,9 @@ pub struct AttachRequest {
     /// The addresses that it shall have, if that matters.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub addresses: Vec<IpAddr>,
+    /// Which life of the port this is, on its node: higher than that of any before.
+    #[serde(default)]
+    pub generation: u64,
 }
 
 /// Why a controller gave, or took back, nothing.
@@ -45,11 +48,13 @@ pub trait Attachments: Send + Sync + 'static {
     ) -> BoxFuture<'a, Result<Port, AttachError>>;
 
     /// Such a port is gone: no view of the returned revision or a later one has it. What is not
-    /// there, and what others made, is as good as gone.
+    /// there, and what others made, is as good as gone. A port that was asked for in a later
+    /// generation stays: this request was under way for too long.
     fn detach<'a>(
         &'a self,
         node: &'a NodeName,
         key: &'a PortKey,
+        generation: u64,
     ) -> BoxFuture<'a, Result<u64, AttachError>>;
 }
 
@@ -70,6 +75,7 @@ impl Attachments for Nothing {
         &'a self,
         _: &'a NodeName,
         _: &'a PortKey,
+        _: u64,
     ) -> BoxFuture<'a, Result<u64, AttachError>> {
         Box::pin(std::future::ready(Ok(0)))
     }

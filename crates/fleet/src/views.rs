@@ -66,6 +66,8 @@ pub trait Reports: Send + Sync + 'static {
     fn applied(&self, node: &NodeName, applied: Applied);
     /// A node told of itself.
     fn report(&self, node: &NodeName, report: Report);
+    /// It does not follow, for it has seen a leader of a later term: our store may be an old copy.
+    fn later_term(&self, _node: &NodeName, _term: u64) {}
     /// Its stream has ended.
     fn disconnected(&self, node: &NodeName, why: &str);
 }

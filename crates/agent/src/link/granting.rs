@@ -8,6 +8,7 @@ use super::journal::{Journal, Owed};
 use crate::controller::{Answer, AskError, Controller, PortRequest};
 use crate::desired::Giver;
 use crate::ports::Ports;
+use crate::view::Said;
 use osier_fleet::client::ControllerClient;
 use osier_fleet::{AttachError, AttachRequest};
 use osier_model::{NodeName, Port, PortKey};
@@ -33,6 +34,8 @@ pub(super) struct Grants {
     ports: OnceLock<Ports>,
     epoch: AtomicU64,
     revision: AtomicU64,
+    /// Counts histories of the model: each may not know what the one before knew.
+    histories: AtomicU64,
 }
 
 /// What is not kept is given back.
@@ -55,6 +58,7 @@ impl Grants {
             ports: OnceLock::new(),
             epoch: AtomicU64::new(0),
             revision: AtomicU64::new(0),
+            histories: AtomicU64::new(0),
         }
     }
 
@@ -77,9 +81,10 @@ impl Grants {
 
     /// The view is this one now.
     pub(super) fn heard(&self, epoch: u64, revision: u64) {
-        self.revision.store(revision, Ordering::SeqCst);
-        if self.epoch.swap(epoch, Ordering::SeqCst) != epoch {
+        let before = self.revision.swap(revision, Ordering::SeqCst);
+        if self.epoch.swap(epoch, Ordering::SeqCst) != epoch || revision < before {
             // Another history: what it does not know of our ports it shall hear.
+            self.histories.fetch_add(1, Ordering::SeqCst);
             self.news.notify_one();
         }
         let mut journal = self.journal();
@@ -90,20 +95,21 @@ impl Grants {
 
     /// Gives back what is owed, for ever.
     pub(super) async fn run(&self) {
-        let mut affirmed = self.epoch.load(Ordering::SeqCst);
+        let mut affirmed = self.histories.load(Ordering::SeqCst);
         loop {
-            let epoch = self.epoch.load(Ordering::SeqCst);
-            if epoch != affirmed && self.affirm().await {
-                affirmed = epoch;
+            let history = self.histories.load(Ordering::SeqCst);
+            if history != affirmed && self.affirm().await {
+                affirmed = history;
             }
-            let mut later = epoch != affirmed;
+            let mut later = history != affirmed;
             let back = self.journal().with(|owed| owed == Owed::Back);
             for key in back {
                 let _turn = self.turn.write().await;
                 if self.journal().get(&key) != Some(Owed::Back) {
                     continue;
                 }
-                match self.client.detach(&key).await {
+                let generation = self.journal().generation(&key);
+                match self.client.detach(&key, generation).await {
                     Ok(revision) => note(self.journal().set(&key, Some(Owed::Gone(revision)))),
                     Err(error) => {
                         debug!(port = %key, %error, "not given back yet");
@@ -119,15 +125,18 @@ impl Grants {
         }
     }
 
-    /// Asks for all that is used, as it is: a store that came from a backup may not know it.
+    /// Asks for all that is used, as it is, and gives back what is not: a store that came from a
+    /// backup may not know of the one, and still have the other.
     async fn affirm(&self) -> bool {
-        let used = self.ports.get().map(given).unwrap_or_default();
-        for port in used {
+        let Some(ports) = self.ports.get() else { return false };
+        self.disown(ports).await;
+        for port in given(ports) {
             let request = AttachRequest {
                 key: port.key.clone(),
                 network: port.network.clone(),
                 mac: Some(port.mac),
                 addresses: port.addresses.clone(),
+                generation: self.journal().generation(&port.key),
             };
             match self.client.attach(&request).await {
                 Ok(found) if found.addresses == port.addresses => {}
@@ -144,13 +153,33 @@ impl Grants {
         true
     }
 
+    /// What the view has of this node, and the node has not, goes back. What a user made for a pod
+    /// that is yet to come stays all the same: it is the controller that knows.
+    async fn disown(&self, ports: &Ports) {
+        let said = |said: &Said| -> Vec<PortKey> {
+            let own = said.view().ports().values().filter(|port| port.node == self.node);
+            own.map(|port| port.key.clone()).collect()
+        };
+        let said = ports.switch().with_said(said).await;
+        let _turn = self.turn.write().await;
+        let living: BTreeSet<PortKey> =
+            ports.living().iter().map(|port| port.key.clone()).collect();
+        let mut journal = self.journal();
+        for key in said.into_iter().filter(|key| !living.contains(key)) {
+            if !matches!(journal.get(&key), Some(Owed::Held | Owed::Back)) {
+                note(journal.set(&key, Some(Owed::Back)));
+            }
+        }
+    }
+
     async fn ask(&self, request: PortRequest) -> Result<Port, AskError> {
         let PortRequest { key, network, mac, addresses, .. } = request;
         let _turn = self.turn.read().await;
         let unkept = |error| AskError::Later(format!("the agent's disk: {error}"));
         self.journal().set(&key, Some(Owed::Held)).map_err(unkept)?;
         let mut asked = Asked { grants: self, key: &key, kept: false };
-        let request = AttachRequest { key: key.clone(), network, mac, addresses };
+        let generation = self.journal().generation(&key);
+        let request = AttachRequest { key: key.clone(), network, mac, addresses, generation };
         match self.client.attach(&request).await {
             Ok(port) if port.node == self.node && port.key == key => {
                 asked.kept = true;

@@ -169,7 +169,9 @@ impl From<WriteError> for ApiError {
             WriteError::Damaged { .. } => {
                 Self::new(StatusCode::INTERNAL_SERVER_ERROR, "Damaged", said)
             }
-            WriteError::Store(_) | WriteError::Stopping => Self::unavailable(said),
+            WriteError::Store(_) | WriteError::Stopping | WriteError::Settling { .. } => {
+                Self::unavailable(said)
+            }
         }
     }
 }

@@ -6,9 +6,10 @@
 //! Everything here is rebuilt from the stored resources at the start.
 
 use super::blocks::BlockSpace;
-use super::intervals::Intervals;
 use ipnet::IpNet;
-use osier_model::{AddressPool, AllocateError, Network, NetworkName, Pool, PoolName, Subnet};
+use osier_model::{
+    AddressPool, AllocateError, Intervals, Network, NetworkName, Pool, PoolName, Subnet,
+};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -399,6 +400,11 @@ impl Allocator {
     /// How many addresses of a pool are in use.
     pub(crate) fn used(&self, pool: &PoolName) -> Option<usize> {
         self.pools.get(pool).map(|state| state.given.len())
+    }
+
+    /// Whether a network's addresses are given here.
+    pub(crate) fn gives_for(&self, network: &NetworkName) -> bool {
+        !self.sources(network).is_empty()
     }
 
     fn sources(&self, network: &NetworkName) -> Vec<(Source, IpNet)> {

@@ -8,18 +8,18 @@ use osier_fleet::{JoinRefused, Redemption, TokenRecord};
 use osier_model::{NodeName, Object};
 use osier_resource::{Document, Kind, Metadata, Modelled, NodeSpec, NodeStatus, Resource};
 
-/// The label of ports that agents asked for: only those go when an agent says so.
-const ATTACHED: &str = "osier.dev/attached";
+/// The label of ports that agents asked for, with the generation of the last request: only those go
+/// when an agent says so.
+pub(crate) const ATTACHED: &str = "osier.dev/attached";
 
 impl State {
     pub(super) async fn attach(
         &mut self,
         round: &Staging,
         draft: &mut Staging,
-        mut wanted: Resource,
+        wanted: Resource,
     ) -> Result<Outcome, WriteError> {
         let Some((resource, revision)) = self.current(Kind::Port, wanted.name()).await? else {
-            wanted.metadata_mut().labels.insert(ATTACHED.to_owned(), "true".to_owned());
             return self.put(round, draft, None, wanted);
         };
         let (Resource::Port(is), Resource::Port(wants)) = (&resource, &wanted) else {
@@ -33,6 +33,13 @@ impl State {
             () if is.spec.network != wants.spec.network => {
                 elsewhere(format!("network {}", is.spec.network))
             }
+            // It lives anew: what still says that it is gone is late.
+            () if generation(&resource).is_some_and(|is| Some(is) < generation(&wanted)) => {
+                let mut renewed = resource.clone();
+                let label = wanted.metadata().labels.get(ATTACHED).cloned().unwrap_or_default();
+                renewed.metadata_mut().labels.insert(ATTACHED.to_owned(), label);
+                self.put(round, draft, Some((resource, revision)), renewed)
+            }
             () => Ok(outcome(Effect::Unchanged, Some(resource))),
         }
     }
@@ -42,12 +49,13 @@ impl State {
         draft: &mut Staging,
         name: &str,
         node: &NodeName,
+        of: u64,
     ) -> Result<Outcome, WriteError> {
         let Some(current) = self.current(Kind::Port, name).await? else {
             return Ok(outcome(Effect::Unchanged, None));
         };
         // A port that a user made stays, and so do its addresses: they are the next pod's.
-        let is_made = current.0.metadata().labels.contains_key(ATTACHED);
+        let is_made = generation(&current.0).is_some_and(|generation| generation <= of);
         let is_there = matches!(&current.0, Resource::Port(port) if port.spec.node == *node);
         match (is_made, is_there) {
             (true, true) => self.delete(draft, current),
@@ -93,4 +101,11 @@ impl State {
         }
         Ok(outcome)
     }
+}
+
+/// In which generation an agent asked for a port; nothing if it did not.
+fn generation(port: &Resource) -> Option<u64> {
+    let label = port.metadata().labels.get(ATTACHED)?;
+    // Before there were generations it said only that.
+    Some(label.parse().unwrap_or(0))
 }

@@ -1,8 +1,8 @@
 //! Blocks of nodes, out of the fabric's prefixes.
 
 use super::allocate::AllocationRules;
-use super::intervals::Intervals;
 use ipnet::IpNet;
+use osier_model::Intervals;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// One of the fabric's prefixes, less the nodes' blocks.

@@ -9,13 +9,14 @@
 mod allocate;
 mod asked;
 mod blocks;
-mod intervals;
 mod prepare;
+mod settling;
 mod staging;
 mod start;
 mod write;
 
 pub use allocate::{AllocationRules, Exhausted};
+pub(crate) use asked::ATTACHED;
 pub(crate) use prepare::{PAUSES, key, token_key};
 pub use start::{StartError, Started};
 pub use write::{Effect, Operation, Outcome, Write, WriteError, Written};
@@ -23,11 +24,13 @@ pub use write::{Effect, Operation, Outcome, Write, WriteError, Written};
 use crate::metrics::Metrics;
 use allocate::Allocator;
 use osier_fleet::Hub;
-use osier_model::{Fabric, PoolName};
+use osier_model::{Fabric, NodeName, PoolName, Port};
 use osier_store::{CommitError, Position, Store, Unavailable};
+use settling::Settling;
 use staging::Staging;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use tokio::sync::{mpsc, oneshot};
@@ -44,12 +47,22 @@ pub struct Engine {
     requests: mpsc::Sender<Request>,
     store: Arc<dyn Store>,
     hub: Hub,
+    /// Whether it matters what nodes tell of their ports.
+    settling: Arc<AtomicBool>,
+}
+
+/// Tells the engine what nodes say of their ports: after a restore the store may not know of all.
+#[derive(Clone)]
+pub(crate) struct Teller {
+    requests: mpsc::WeakSender<Request>,
+    settling: Arc<AtomicBool>,
 }
 
 enum Request {
     Write(Write, oneshot::Sender<Result<Written, WriteError>>),
     PoolsUsed(Vec<PoolName>, oneshot::Sender<Vec<Option<usize>>>),
     Fabric(oneshot::Sender<Fabric>),
+    Told(NodeName, Vec<Port>),
 }
 
 /// A write that was prepared, and who waits for it.
@@ -61,6 +74,7 @@ struct State {
     hub: Hub,
     allocator: Allocator,
     fabric: Fabric,
+    settling: Settling,
     entropy: ring::rand::SystemRandom,
     metrics: Metrics,
 }
@@ -83,6 +97,11 @@ impl Engine {
         self.ask(Request::Fabric).await.unwrap_or_default()
     }
 
+    /// For who hears what nodes tell. It keeps no engine alive.
+    pub(crate) fn teller(&self) -> Teller {
+        Teller { requests: self.requests.downgrade(), settling: Arc::clone(&self.settling) }
+    }
+
     /// The store, for who reads.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.store
@@ -97,6 +116,20 @@ impl Engine {
         let (reply, answer) = oneshot::channel();
         self.requests.send(request(reply)).await.ok()?;
         answer.await.ok()
+    }
+}
+
+// === impl Teller ===
+
+impl Teller {
+    pub(crate) fn told(&self, node: &NodeName, ports: &[Port]) {
+        if self.settling.load(Ordering::Relaxed)
+            && let Some(requests) = self.requests.upgrade()
+        {
+            let told = Request::Told(node.clone(), ports.to_vec());
+            // Nobody who tells has to wait; an engine that has ended needs to know nothing.
+            tokio::spawn(async move { drop(requests.send(told).await) });
+        }
     }
 }
 
@@ -128,6 +161,7 @@ impl State {
                         let _ = reply.send(used.collect());
                     }
                     Request::Fabric(reply) => drop(reply.send(self.fabric.clone())),
+                    Request::Told(node, ports) => self.learn_of(&node, &ports),
                 }
             }
             self.round(&mut waiting).await?;

@@ -92,7 +92,9 @@ impl State {
                 self.delete(draft, current)
             }
             Operation::Attach(resource) => self.attach(round, draft, *resource).await,
-            Operation::Detach { name, node } => self.detach(draft, &name, &node).await,
+            Operation::Detach { name, node, generation } => {
+                self.detach(draft, &name, &node, generation).await
+            }
             Operation::Redeem(redemption) => self.redeem(round, draft, &redemption).await,
             Operation::Keep(key, value) => self.keep(draft, key, Some(value)).await,
             Operation::Drop(key) => self.keep(draft, key, None).await,
@@ -202,11 +204,13 @@ impl State {
                 if !spec.addresses.is_empty() {
                     status.addresses.clone_from(&spec.addresses);
                 } else if moved {
-                    let (hub, network) = (&self.hub, &spec.network);
+                    self.settling.check()?;
+                    let (hub, settling, network) = (&self.hub, &self.settling, &spec.network);
                     let is_taken = |address: IpAddr| {
                         round.has_address(network, address)
                             || draft.has_address(network, address)
                             || hub.holder(network, address).is_some()
+                            || settling.uses(network, address)
                     };
                     status.addresses =
                         self.allocator.addresses(network, is_taken).map_err(exhausted)?;

@@ -1,6 +1,7 @@
 //! The start: everything is read from the store, page by page, and the model is rebuilt.
 
 use super::allocate::{AllocationRules, Allocator};
+use super::settling::Settling;
 use super::{Engine, QUEUE, State};
 use crate::metrics::Metrics;
 use osier_fleet::Hub;
@@ -8,6 +9,7 @@ use osier_model::{Change, Fabric, PoolName};
 use osier_resource::{Fault, Kind, Modelled, Resource};
 use osier_span::{Cluster, Refused};
 use osier_store::{CommitError, Key, ListError, Query, Store, Transaction, Unavailable};
+use serde_json::Value;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use thiserror::Error;
@@ -62,11 +64,17 @@ impl Engine {
         metrics: Metrics,
     ) -> Result<Started, StartError> {
         let begun = Instant::now();
+        let key = Key::new(START).expect("it is short and plain");
+        let epoch = store.position().await.map_err(CommitError::from)?.epoch.to_string();
+        let last = store.get(&key).await.map_err(CommitError::from)?;
+        let last = last.and_then(|entry| serde_json::from_slice::<Value>(&entry.value).ok());
+        let is_restored =
+            last.is_some_and(|last| last["epoch"].is_string() && last["epoch"] != epoch);
         let record = serde_json::json!({
             "startedAt": super::now(),
             "version": env!("CARGO_PKG_VERSION"),
+            "epoch": epoch,
         });
-        let key = Key::new(START).expect("it is short and plain");
         let position = store.commit(Transaction::new().put(key, record.to_string())).await?;
         let term = position.revision.0;
         // Its allocator is filled before there is a model: with an empty one.
@@ -76,6 +84,7 @@ impl Engine {
             hub: empty,
             allocator: Allocator::new(rules),
             fabric: Fabric::default(),
+            settling: Settling::default(),
             entropy: ring::rand::SystemRandom::new(),
             metrics,
         };
@@ -86,8 +95,13 @@ impl Engine {
         let blocks = state.all_blocks();
         state.allocator.set_cluster(&state.fabric.cluster, &blocks);
         state.allocator.settle();
+        if is_restored {
+            tracing::warn!("the store was restored: what its nodes use is asked of them");
+            state.settling = Settling::begin(state.hub.node_names(), rules.cool_down);
+        }
         let (requests, receiver) = mpsc::channel(QUEUE);
-        let engine = Self { requests, store, hub: state.hub.clone() };
+        let settling = state.settling.matters();
+        let engine = Self { requests, store, hub: state.hub.clone(), settling };
         let task = tokio::spawn(state.run(receiver));
         Ok(Started { engine, task, term, resources, took: begun.elapsed() })
     }

@@ -56,6 +56,8 @@ pub enum Operation {
         name: String,
         /// The node.
         node: NodeName,
+        /// Of the request that it undoes: a later one stays.
+        generation: u64,
     },
     /// Uses a node's token up, and makes the node if it is new.
     Redeem(Redemption),
@@ -174,6 +176,17 @@ pub enum WriteError {
         /// Of what.
         #[source]
         source: Exhausted,
+    },
+    /// A store that was restored does not know yet what is in use.
+    #[error(
+        "the store was restored, and no address is given before its nodes have told which they use \
+         (missing: {nodes}), or in {seconds} s"
+    )]
+    Settling {
+        /// Who is missing.
+        nodes: String,
+        /// How long at most.
+        seconds: u64,
     },
     /// A node may not join.
     #[error("the node may not join")]

@@ -102,11 +102,13 @@ fn nodes_are_captured_checked_and_paused() {
 fn agents_get_ports_that_are_recorded_first() {
     let rig = rig();
     let agents = [Agent::join(&rig, "n1"), Agent::join(&rig, "n2")];
+    let generation = std::cell::Cell::new(5);
     let request = |name: &str, network: &str| AttachRequest {
         key: port_key(name).unwrap(),
         network: NetworkName::new(network).unwrap(),
         mac: None,
         addresses: Vec::new(),
+        generation: generation.get(),
     };
     let attach = |n: usize, name: &str, network: &str| {
         until("an answer", || {
@@ -131,10 +133,18 @@ fn agents_get_ports_that_are_recorded_first() {
     // What a user made is found, and stays.
     assert_eq!(attach(0, "shop:web", "blue").unwrap().addresses[0].to_string(), "10.5.0.1");
     let detach = |n: usize, name: &str| {
-        rig.runtime.block_on(agents[n].client.detach(&port_key(name).unwrap())).unwrap()
+        let (key, generation) = (port_key(name).unwrap(), generation.get());
+        rig.runtime.block_on(agents[n].client.detach(&key, generation)).unwrap()
     };
     detach(1, "shop:cache");
     rig.get("/ports/shop:cache").expect(200);
+    // A request that was under way for too long takes nothing of the life after it.
+    generation.set(6);
+    assert_eq!(attach(0, "shop:cache", "blue").unwrap(), port, "the same again");
+    generation.set(5);
+    detach(0, "shop:cache");
+    rig.get("/ports/shop:cache").expect(200);
+    generation.set(6);
     let revision = detach(0, "shop:cache");
     rig.get("/ports/shop:cache").refused(404, "NotFound");
     assert_eq!(detach(0, "shop:cache"), revision, "what is gone is gone");

@@ -24,11 +24,11 @@ impl ControllerClient {
             .map_err(|error| AttachError::Refused(format!("the answer cannot be read: {error}")))
     }
 
-    /// Gives a port back: the revision from which on no view has it.
-    pub async fn detach(&self, key: &PortKey) -> Result<u64, AttachError> {
+    /// Gives a port of a generation back: the revision from which on no view has it.
+    pub async fn detach(&self, key: &PortKey, generation: u64) -> Result<u64, AttachError> {
         let mut client = self.connection().await?;
         let key = serde_json::to_vec(key).unwrap_or_default().into();
-        let answer = client.detach(timed(proto::DetachRequest { key })).await;
+        let answer = client.detach(timed(proto::DetachRequest { key, generation })).await;
         Ok(answer.map_err(|status| refused(&status))?.into_inner().revision)
     }
 

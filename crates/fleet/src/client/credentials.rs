@@ -103,7 +103,7 @@ impl Credentials {
             bytes.extend_from_slice(&u32::try_from(part.len()).unwrap_or(0).to_be_bytes());
             bytes.extend_from_slice(part);
         }
-        write(&path, &bytes).map_err(|source| CredentialsError::File { path, source })
+        write(&path, &bytes).map(drop).map_err(|source| CredentialsError::File { path, source })
     }
 
     /// The key of a join that has no answer yet: the same again after a restart, so that a token

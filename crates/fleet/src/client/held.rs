@@ -6,7 +6,7 @@ use crate::report::Fault;
 use crate::wire::{Digest, Position, proto};
 use bytes::Bytes;
 use osier_model::{Change, Fabric, Key, Object};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use thiserror::Error;
 
 /// A view, and where in its history it is.
@@ -23,6 +23,8 @@ pub(crate) struct Held {
     pub(crate) digest: Digest,
     /// Objects that this agent cannot read.
     pub(crate) unread: Unread,
+    /// Keys of what changed since it was last written to disk.
+    pub(crate) unwritten: BTreeSet<Bytes>,
 }
 
 /// What cannot be read, by key.
@@ -128,6 +130,7 @@ impl Held {
         let changes = changes(&self.objects, &steps, &mut faults);
         for (key, put) in steps {
             self.unread.remove(&key);
+            self.unwritten.insert(key.clone());
             match put {
                 Some(put) => self.objects.insert(key, put),
                 None => self.objects.remove(&key),

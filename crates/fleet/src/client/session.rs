@@ -255,8 +255,8 @@ impl Task {
 
     /// Writes the view to disk. An error leaves the old one, and is told.
     pub(crate) async fn write(&mut self) {
-        let Some(cache) = &self.cache else { return };
-        if let Err(error) = cache.store(&self.options.node, &self.held).await {
+        let Some(cache) = &mut self.cache else { return self.held.unwritten.clear() };
+        if let Err(error) = cache.store(&self.options.node, &mut self.held).await {
             tracing::warn!(%error, "the view cannot be kept on disk");
             self.state.send_modify(|state| state.problem = Some(error.to_string()));
         }

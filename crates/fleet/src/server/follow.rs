@@ -41,6 +41,7 @@ pub(super) async fn start(
     }
     let term = inner.views.term();
     if hello.term > term {
+        inner.reports.later_term(&node, hello.term);
         let text =
             format!("node {node} has seen term {}; this controller leads {term}", hello.term);
         return Err(Status::failed_precondition(text));

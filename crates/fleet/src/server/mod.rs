@@ -324,9 +324,11 @@ impl Fleet for FleetServer {
         request: Request<proto::DetachRequest>,
     ) -> Result<Response<proto::DetachAnswer>, Status> {
         let (node, _) = self.member(&request)?;
-        let key = serde_json::from_slice(&request.into_inner().key)
+        let proto::DetachRequest { key, generation } = request.into_inner();
+        let key = serde_json::from_slice(&key)
             .map_err(|error| Status::invalid_argument(format!("the key: {error}")))?;
-        let revision = self.inner.attachments.detach(&node, &key).await.map_err(refused)?;
+        let detached = self.inner.attachments.detach(&node, &key, generation).await;
+        let revision = detached.map_err(refused)?;
         Ok(Response::new(proto::DetachAnswer { revision }))
     }
 }

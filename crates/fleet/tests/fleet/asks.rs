@@ -155,8 +155,9 @@ impl Attachments for Heard {
         &'a self,
         _: &'a NodeName,
         _: &'a PortKey,
+        generation: u64,
     ) -> BoxFuture<'a, Result<u64, AttachError>> {
-        Box::pin(std::future::ready(Ok(7)))
+        Box::pin(std::future::ready(Ok(generation)))
     }
 }
 
@@ -170,7 +171,7 @@ async fn ports_are_given_to_who_the_certificate_names() {
     };
     let port = agent.client.attach(&request("blue")).await.unwrap();
     assert_eq!((port.node, port.addresses[0].to_string()), (name("n2"), "10.9.0.7".to_owned()));
-    assert_eq!(agent.client.detach(&port.key).await, Ok(7));
+    assert_eq!(agent.client.detach(&port.key, 7).await, Ok(7));
     let refused = AttachError::Refused("there is no network red".to_owned());
     assert_eq!(agent.client.attach(&request("red")).await, Err(refused));
     let later = AttachError::Later("the disk is full".to_owned());

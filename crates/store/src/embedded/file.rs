@@ -7,6 +7,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 use thiserror::Error;
 
 /// Why a store cannot be opened.
@@ -177,11 +178,20 @@ fn recognise(database: &Database, path: &Path) -> Result<Meta, redb::Error> {
         return Ok(meta);
     }
     let write = database.begin_write()?;
-    let meta = begin_epoch(&write, meta, meta.position.revision.leap())?;
+    let meta = begin_epoch(&write, meta, ahead(meta.position.revision))?;
     let meta = Meta { inode, backup: false, ..meta };
     meta.write(&mut write.open_table(META)?)?;
     write.commit()?;
     Ok(meta)
+}
+
+/// Where a new epoch begins. Milliseconds grow faster than revisions, so that a backup which is
+/// restored twice is ahead of its first life as well, and of all that anyone knew of that.
+pub(super) fn ahead(of: Revision) -> Revision {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+    let now = Revision(u64::try_from(now).unwrap_or_default());
+    // A clock that was put back leaves the leap.
+    if now > of { now } else { of.leap() }
 }
 
 /// Forgets the past, and goes on at a revision of a new epoch.

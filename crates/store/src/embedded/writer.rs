@@ -3,7 +3,7 @@
 //! Transactions that wait together are committed together: one sync of the disk for all of them.
 //! Nobody is answered before that, not even who lost against another of the same batch.
 
-use super::file::begin_epoch;
+use super::file::{ahead, begin_epoch};
 use super::format::{HISTORY, META, Meta, OBJECTS, decode_entry, encode_entry, encode_events};
 use super::shared::Shared;
 use crate::History;
@@ -191,7 +191,7 @@ impl Writer {
                 return Ok(Err(ReplaceError::NotEmpty { key: key.value().to_owned() }));
             }
             let meta = Meta::read(&write.open_table(META)?)?;
-            let revision = meta.position.revision.leap();
+            let revision = ahead(meta.position.revision);
             let meta = begin_epoch(&write, meta, revision)?;
             write.delete_table(OBJECTS)?;
             {
@@ -213,7 +213,7 @@ impl Writer {
         let position = self.write(|database| {
             let write = database.begin_write()?;
             let meta = Meta::read(&write.open_table(META)?)?;
-            let revision = meta.position.revision.max(past).leap();
+            let revision = ahead(meta.position.revision.max(past));
             let meta = begin_epoch(&write, meta, revision)?;
             write.commit()?;
             Ok(meta.position)

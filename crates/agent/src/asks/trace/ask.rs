@@ -27,7 +27,8 @@ pub(super) fn on_link(view: &View, port: &PodPort, packet: Packet) -> Result<Pac
             None => Err(stopped(
                 packet,
                 format!(
-                    "nobody in network {} has {}: nobody answers who asks for it",
+                    "unknown destination: nobody in network {} has {}, so nobody answers who asks \
+                     for it",
                     network.name, packet.target
                 ),
             )),
@@ -37,7 +38,8 @@ pub(super) fn on_link(view: &View, port: &PodPort, packet: Packet) -> Result<Pac
     match routed {
         true => to(Mac::GATEWAY),
         false => {
-            Err(stopped(packet, format!("port {} has no route to {}", port.key, packet.target)))
+            let to = packet.target;
+            Err(stopped(packet, format!("no route: port {} has none to {to}", port.key)))
         }
     }
 }

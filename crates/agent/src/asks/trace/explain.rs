@@ -194,60 +194,84 @@ fn asked(question: &[u8]) -> String {
     }
 }
 
+/// The pipeline's own decisions have no owner: the reason says what was decided.
 fn dropped(compiler: &Compiler, walk: &Walk, packet: &Packet) -> Outcome {
     let fallback = Step::default();
     let last = walk.steps.last().unwrap_or(&fallback);
-    let owner = owner(compiler, last);
-    let sender = walk.last.get("reg1").and_then(|tag| number(tag));
-    let sender = sender.and_then(|tag| compiler.port_with_tag(tag));
-    let to = packet.target;
-    let reason = match (table(last.table), &owner) {
-        (Some(Table::Ingress), _) => {
-            match walk.last.get("tun_src").or(walk.last.get("tun_ipv6_src")) {
-                Some(from) if from != "0.0.0.0" && from != "::" => {
-                    format!("{from} is the tunnel of no node that this one knows")
-                }
-                _ => "the port that it comes from is in no network here".to_owned(),
-            }
-        }
-        (Some(Table::SpoofGuard), _) => match sender {
-            Some((port, ..)) => {
-                let own: Vec<String> = port.addresses.iter().map(ToString::to_string).collect();
-                let from = packet.source;
-                format!(
-                    "port {} may send only from its own addresses ({} with {}), and this is from {from}",
-                    port.key,
-                    own.join(", "),
-                    port.mac
-                )
-            }
-            None => "a port may send only from its own addresses".to_owned(),
-        },
-        (Some(Table::Route), Some(Owner::Object(Key::Node(node)))) => {
-            format!("{to} is of node {node}'s block, and no pod there has it")
-        }
-        (Some(Table::Route), _) => {
-            let vrf = walk.last.get("reg4").and_then(|text| number(text)).unwrap_or_default();
-            let mut routers = compiler.view().routers().values();
-            match routers.find(|router| u32::from(router.vrf.0) == vrf) {
-                Some(router) => format!("router {} has no way to {to}", router.name),
-                None => format!("its network has no router, and so no way to {to}"),
-            }
-        }
-        (Some(Table::TunnelIn), _) => {
-            "it comes under the key of a network that this node has nothing of".to_owned()
-        }
-        (Some(Table::Forward | Table::Flood), _) => match packet.mac_target {
-            Some(mac) => format!("nobody in its network has the Ethernet address {mac}"),
-            None => "nobody in its network is to have it".to_owned(),
-        },
-        (Some(table), _) => format!("no flow of table {} lets it go on", table.name()),
-        (None, _) => "a flow that is not osier's ends here".to_owned(),
-    };
+    let owner = owner(compiler, last).filter(|owner| *owner != Owner::Pipeline);
+    let reason = decided(compiler, walk, packet, last, owner.as_ref());
     Outcome::Dropped {
         table: last.table,
         name: name(last.table),
         owner: owner.map(|owner| owner.to_string()),
         reason,
     }
+}
+
+/// What the table that ended it decided, in words.
+fn decided(
+    compiler: &Compiler,
+    walk: &Walk,
+    packet: &Packet,
+    last: &Step,
+    owner: Option<&Owner>,
+) -> String {
+    let to = packet.target;
+    match (table(last.table), owner) {
+        (Some(Table::Ingress), _) => {
+            match walk.last.get("tun_src").or(walk.last.get("tun_ipv6_src")) {
+                Some(from) if from != "0.0.0.0" && from != "::" => {
+                    format!("unknown sender: {from} is the tunnel of no node that this one knows")
+                }
+                _ => "unknown sender: the port that it comes from is in no network here".to_owned(),
+            }
+        }
+        (Some(Table::SpoofGuard), _) => spoofed(compiler, walk, packet),
+        (Some(Table::Route), Some(Owner::Object(Key::Node(node)))) => {
+            format!("unknown destination: {to} is of node {node}'s block, and no pod there has it")
+        }
+        (Some(Table::Route), _) => {
+            let vrf = walk.last.get("reg4").and_then(|text| number(text)).unwrap_or_default();
+            let mut routers = compiler.view().routers().values();
+            match routers.find(|router| u32::from(router.vrf.0) == vrf) {
+                Some(router) => format!("no route: router {} has no way to {to}", router.name),
+                None => format!("no route: its network has no router, and so no way to {to}"),
+            }
+        }
+        (Some(Table::TunnelIn), _) => {
+            "unknown network: it comes under the key of one that this node has nothing of".to_owned()
+        }
+        (Some(Table::Forward | Table::Flood | Table::Arp | Table::Neighbour), _) => {
+            match packet.mac_target {
+                Some(mac) => format!(
+                    "unknown destination: nobody in its network has the Ethernet address {mac}"
+                ),
+                None => "unknown destination: nobody in its network is to have it".to_owned(),
+            }
+        }
+        (Some(Table::Hop), _) => "no hop is left to it: its time to live is over".to_owned(),
+        (Some(Table::Egress | Table::TunnelOut), _) => {
+            "no way out: the port that it should leave by is not on this switch".to_owned()
+        }
+        (Some(table), _) => format!("no flow of table {} lets it go on", table.name()),
+        (None, _) => "a flow that is not Osier's ends it".to_owned(),
+    }
+}
+
+fn spoofed(compiler: &Compiler, walk: &Walk, packet: &Packet) -> String {
+    let sender = walk.last.get("reg1").and_then(|tag| number(tag));
+    let Some((port, ..)) = sender.and_then(|tag| compiler.port_with_tag(tag)) else {
+        return "spoofed source: a port may send only from its own addresses".to_owned();
+    };
+    let own: Vec<String> = port.addresses.iter().map(ToString::to_string).collect();
+    let mac = packet.mac_source.filter(|mac| *mac != port.mac);
+    let mac = mac.map(|mac| format!(" with {mac}")).unwrap_or_default();
+    format!(
+        "spoofed source: port {} may send only from its own addresses ({} with {}), and this is \
+         from {}{mac}",
+        port.key,
+        own.join(", "),
+        port.mac,
+        packet.source
+    )
 }
