@@ -126,7 +126,27 @@ fn it_survives_being_killed_and_is_looked_after_while_it_is_stopped() {
     let refused = run(&config, &["export"]);
     let said = String::from_utf8(refused.stderr).unwrap();
     assert!(!refused.status.success() && said.contains("is in use by another process"), "{said}");
+    let backup = folder.path().join("backup.redb");
+    let copied = run(&config, &["backup", backup.to_str().unwrap()]);
+    assert!(copied.status.success(), "{}", String::from_utf8_lossy(&copied.stderr));
+    let left = std::fs::read_dir(folder.path().join("state/backups")).unwrap().count();
+    assert_eq!(left, 0, "it is where it was asked for, and nowhere else");
+    let twice = run(&config, &["backup", backup.to_str().unwrap()]);
+    assert!(String::from_utf8(twice.stderr).unwrap().contains("cannot be made"));
+    let behind = process.curl(&config, &credential, "/routers", &["--data-binary", &router(8888)]);
+    assert!(behind.is_some());
     process.kill();
+    let stopped = folder.path().join("stopped.redb");
+    assert!(run(&config, &["backup", stopped.to_str().unwrap()]).status.success());
+    for (copy, is_there) in [(&backup, false), (&stopped, true)] {
+        std::fs::copy(copy, folder.path().join("state/store.redb")).unwrap();
+        let mut process = Process::start(&config);
+        let read =
+            |name: &str| process.curl(&config, &credential, &format!("/routers/{name}"), &[]);
+        assert!(read("r10").is_some());
+        assert_eq!(read("r8888").is_some(), is_there, "what came after a backup is not in it");
+        process.kill();
+    }
     let export = folder.path().join("export.yaml");
     assert!(run(&config, &["export", export.to_str().unwrap()]).status.success());
     let refused = run(&config, &["import", export.to_str().unwrap()]);

@@ -93,6 +93,19 @@ fn all_or_none(known: &[String]) -> String {
     }
 }
 
+// === impl Access ===
+
+impl Access {
+    /// To the controller that left this file for its administrator; none if it left none.
+    pub(crate) fn of_admin(path: &Path) -> Result<Option<Self>, AccessError> {
+        let Some(Context { server, ca, credential }) = local::load(path)? else { return Ok(None) };
+        let origin = path.display().to_string();
+        let credential = Credential::new(&credential, &origin)?;
+        let authority_origin = origin.clone();
+        Ok(Some(Self { server, authority: ca, authority_origin, credential, origin }))
+    }
+}
+
 // === impl Connection ===
 
 impl Connection {

@@ -5,6 +5,8 @@ pub(crate) mod check;
 pub(crate) mod describe;
 pub(crate) mod moment;
 pub(crate) mod paint;
+#[cfg(test)]
+mod recorded;
 pub(crate) mod status;
 pub(crate) mod table;
 pub(crate) mod trace;

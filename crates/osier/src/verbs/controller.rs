@@ -1,17 +1,23 @@
 //! `osier controller`: the controller itself, and what its administrator does beside it.
 
+use crate::client::{Access, Client};
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
 use osier_controller::Controller;
 use osier_controller::config::{Config, DEFAULT_PATH};
 use osier_controller::credentials::{self, Role};
 use osier_kubernetes::Kubernetes;
-use osier_store::{Embedded, Options};
+use osier_store::{Embedded, OpenError, Options};
+use serde_json::{Value, json};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
+
+/// How long a controller may take to copy its store.
+const PATIENCE: Duration = Duration::from_mins(10);
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -49,7 +55,7 @@ enum Command {
         #[arg(long)]
         over: bool,
     },
-    /// Copy a stopped controller's store; one that runs copies it on POST /backup
+    /// Copy the store, as it is at one moment; a controller that runs does it itself
     Backup {
         /// Where to: it must not exist
         file: PathBuf,
@@ -181,10 +187,12 @@ async fn with_store(config: &Config, command: &Command) -> anyhow::Result<()> {
         std::fs::create_dir_all(&config.state_dir)
             .with_context(|| format!("{} cannot be made", config.state_dir.display()))?;
     }
-    let store = Embedded::open(&path, Options::default()).context(match command {
-        Command::Backup { .. } => "a controller that runs copies its store itself: POST /backup",
-        _ => "this needs a controller that is stopped",
-    })?;
+    let store = match (Embedded::open(&path, Options::default()), command) {
+        (Err(OpenError::InUse { .. }), Command::Backup { file }) => {
+            return backup_of_running(config, file).await;
+        }
+        (store, _) => store.context("this needs a controller that is stopped")?,
+    };
     match command {
         Command::Export { file: None } => {
             osier_store::export(&store, std::io::stdout().lock()).await?;
@@ -209,7 +217,40 @@ async fn with_store(config: &Config, command: &Command) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A new file for its owner only: an export has secrets.
+/// Lets a controller that runs copy its store, and puts the copy where it is wanted.
+async fn backup_of_running(config: &Config, file: &Path) -> anyhow::Result<()> {
+    let access = Access::of_admin(&config.admin())?;
+    let access = access.with_context(|| {
+        format!("a controller runs, and {} does not say how to ask it", config.admin().display())
+    })?;
+    // Before it is asked: where nothing can be put, nothing need be copied.
+    let mut copy = private(file)?;
+    let copied = async {
+        let answer: Value = Client::new(access, PATIENCE)?.change("/backup", &json!({})).await?;
+        let field = |name: &str| answer[name].as_str().unwrap_or_default().to_owned();
+        let made = PathBuf::from(field("path"));
+        let mut from = std::fs::File::open(&made)
+            .with_context(|| format!("{} cannot be read", made.display()))?;
+        let written = std::io::copy(&mut from, &mut copy).and_then(|_| copy.sync_all());
+        written.with_context(|| format!("{} cannot be written", file.display()))?;
+        // It lies where it was asked for.
+        std::fs::remove_file(&made)
+            .with_context(|| format!("{} cannot be removed", made.display()))?;
+        anyhow::Ok(field("resourceVersion"))
+    };
+    match copied.await {
+        Ok(position) => {
+            Ok(writeln!(std::io::stdout(), "{} is a copy as of {position}", file.display())?)
+        }
+        Err(error) => {
+            // Half a copy is none.
+            let _ = std::fs::remove_file(file);
+            Err(error)
+        }
+    }
+}
+
+/// A new file for its owner only: an export has secrets, and so has a store.
 fn private(path: &Path) -> anyhow::Result<std::fs::File> {
     use std::os::unix::fs::OpenOptionsExt;
     let mut options = std::fs::OpenOptions::new();
