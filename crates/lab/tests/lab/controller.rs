@@ -1,187 +1,19 @@
 //! A controller that dies, stops, is cut off and comes back: traffic flows on, pods are made where
 //! nobody needs it, views converge afterwards, and no address is given twice.
 
-use crate::world::{World, all, executables, processes};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use crate::cluster::{BLUE, Cluster, PATIENCE, no_address_twice};
+use crate::world::{World, all, executables};
+use nix::sys::signal::Signal;
 use osier_testbed::wait_until;
-use serde_json::{Value, json};
-use std::collections::BTreeSet;
+use serde_json::Value;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::time::Duration;
-
-const PATIENCE: Duration = Duration::from_mins(1);
-
-const BLUE: &str = "
-apiVersion: osier.dev/v1alpha1
-kind: Network
-metadata: {name: blue}
-spec: {subnets: [{cidr: 10.20.0.0/29}]}
-";
-
-/// A lab with a controller, two nodes and a pod on each.
-struct Cluster {
-    world: World,
-    dir: PathBuf,
-    /// Processes that we started instead of those that we killed.
-    again: Vec<Child>,
-    namespaces: Vec<String>,
-}
-
-impl Cluster {
-    fn up() -> Self {
-        let world = World::new();
-        world.succeeds("up --nodes 2 --pods 2 --family ipv4 --controller");
-        let dir = world.dir_of("default");
-        let cluster = Self { world, dir, again: Vec::new(), namespaces: Vec::new() };
-        cluster.apply(BLUE);
-        cluster.converges();
-        cluster
-    }
-
-    fn osier(&self, line: &str) -> Output {
-        let osier = executables().join("osier");
-        self.world.run(&format!("exec controller -- {} {line}", osier.display()))
-    }
-
-    fn apply(&self, text: &str) {
-        let osier = executables().join("osier");
-        let line = format!("exec controller -- {} apply -f -", osier.display());
-        let output = self.world.feed(&line, text);
-        assert!(output.status.success(), "{}", all(&output));
-    }
-
-    fn converges(&self) {
-        wait_until("all nodes to converge", PATIENCE, || {
-            let output = self.osier("status");
-            output.status.success().then_some(()).ok_or_else(|| all(&output))
-        })
-        .unwrap();
-    }
-
-    /// The addresses of all ports that the controller gave.
-    fn given(&self) -> Vec<(String, String)> {
-        let output = self.osier("get ports -o json");
-        assert!(output.status.success(), "{}", all(&output));
-        let list: Value = serde_json::from_slice(&output.stdout).unwrap();
-        let items = list["items"].as_array().unwrap().iter();
-        items
-            .map(|item| {
-                let addresses = [&item["spec"]["addresses"], &item["status"]["addresses"]];
-                let address = addresses.iter().find_map(|list| list[0].as_str()).unwrap();
-                (item["metadata"]["name"].as_str().unwrap().to_owned(), address.to_owned())
-            })
-            .collect()
-    }
-
-    fn process(&self, part: &str) -> i32 {
-        let found = processes(&self.dir).into_iter().find(|(_, line)| line.contains(part));
-        found.unwrap_or_else(|| panic!("no process with {part}")).0
-    }
-
-    fn signal(&self, part: &str, signal: Signal) {
-        let pid = self.process(part);
-        kill(Pid::from_raw(pid), signal).unwrap();
-        if signal == Signal::SIGKILL {
-            // Its files and sockets are closed when it is gone, or waits for its parent.
-            wait_until("the process to end", PATIENCE, || {
-                let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-                if stat.is_empty() || stat.contains(") Z") { Ok(()) } else { Err(stat) }
-            })
-            .unwrap();
-        }
-    }
-
-    /// Starts a program of ours somewhere in the lab.
-    fn start(&mut self, place: &str, line: &str) {
-        let osier = executables().join("osier");
-        let mut command =
-            self.world.command(&format!("exec {place} -- {} {line}", osier.display()));
-        let log = fs::File::create(self.log(place)).unwrap();
-        command.stdout(Stdio::null()).stderr(log);
-        self.again.push(command.spawn().unwrap());
-    }
-
-    fn log(&self, place: &str) -> PathBuf {
-        self.dir.join(format!("{place}.again.log"))
-    }
-
-    fn start_controller(&mut self) {
-        let config = self.dir.join("controller/controller.toml");
-        self.start("controller", &format!("controller --config {}", config.display()));
-    }
-
-    /// Calls the plugin for a pod.
-    fn cni(&mut self, command: &str, node: &str, pod: &str, network: Option<&str>) -> Value {
-        let id = self.dir.file_name().unwrap().to_str().unwrap();
-        let netns = format!("{id}-{pod}");
-        if !self.namespaces.contains(&netns) {
-            assert!(Command::new("ip").args(["netns", "add", &netns]).status().unwrap().success());
-            self.namespaces.push(netns.clone());
-        }
-        let mut config = json!({"cniVersion": "1.1.0", "name": "lab", "type": "osier",
-            "agentSocket": self.dir.join(node).join("cni.sock")});
-        if let Some(network) = network {
-            config["network"] = json!(network);
-        }
-        let line = format!(
-            "exec {node} -- env CNI_COMMAND={command} CNI_CONTAINERID={pod} CNI_IFNAME=eth0 \
-             CNI_NETNS=/run/netns/{netns} CNI_PATH=/opt/cni/bin \
-             CNI_ARGS=IgnoreUnknown=1;K8S_POD_NAMESPACE=test;K8S_POD_NAME={pod} {}",
-            executables().join("osier-cni").display()
-        );
-        let output = self.world.feed(&line, &config.to_string());
-        let said = serde_json::from_slice(&output.stdout);
-        assert!(said.is_ok() || output.status.success(), "{}", all(&output));
-        said.unwrap_or_default()
-    }
-
-    /// Makes a pod: its address.
-    fn add(&mut self, node: &str, pod: &str, network: Option<&str>) -> String {
-        let mut last = Value::Null;
-        let added = wait_until("the pod", PATIENCE, || {
-            last = self.cni("ADD", node, pod, network);
-            last["ips"][0]["address"].as_str().map(str::to_owned).ok_or_else(|| last.to_string())
-        });
-        let log = || fs::read_to_string(self.log(node)).unwrap_or_default();
-        let added = added.unwrap_or_else(|late| panic!("{late}\n{}", log()));
-        added.split('/').next().unwrap().to_owned()
-    }
-
-    fn pings(&self) {
-        let layout = fs::read_to_string(self.world.base.path().join("default/lab.json")).unwrap();
-        let layout: Value = serde_json::from_str(&layout).unwrap();
-        let to = layout["pods"][1]["addresses"][0].as_str().unwrap();
-        wait_until("pod1 to reach pod2", PATIENCE, || {
-            let output = self.world.run(&format!("exec pod1 -- ping -c1 -W1 {to}"));
-            output.status.success().then_some(()).ok_or_else(|| all(&output))
-        })
-        .unwrap();
-    }
-}
-
-impl Drop for Cluster {
-    fn drop(&mut self) {
-        for child in &mut self.again {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-        for netns in &self.namespaces {
-            let _ = Command::new("ip").args(["netns", "delete", netns]).output();
-        }
-    }
-}
-
-fn no_address_twice(given: &[(String, String)]) {
-    let addresses: BTreeSet<&String> = given.iter().map(|(_, address)| address).collect();
-    assert_eq!(addresses.len(), given.len(), "{given:?}");
-}
+use std::path::Path;
+use std::process::{Command, Stdio};
 
 #[test]
 fn nobody_needs_a_controller_to_go_on() {
     let mut cluster = Cluster::up();
+    let traffic = cluster.traffic();
     let x = cluster.add("n1", "x", Some("blue"));
     let y = cluster.add("n2", "y", Some("blue"));
     assert_ne!(x, y);
@@ -192,7 +24,6 @@ fn nobody_needs_a_controller_to_go_on() {
 
     // It stands still: what needs it waits, and nothing else does.
     cluster.signal("controller --config", Signal::SIGSTOP);
-    cluster.pings();
     cluster.add("n1", "alone", None);
     let refused = cluster.cni("ADD", "n1", "z", Some("blue"));
     assert_eq!(refused["code"], 11, "{refused}");
@@ -219,7 +50,6 @@ fn nobody_needs_a_controller_to_go_on() {
     let config = cluster.dir.join("n1/agent.toml");
     cluster.start("n1", &format!("agent --config {}", config.display()));
     cluster.add("n1", "later", None);
-    cluster.pings();
 
     // It comes back, and hears of what was given back while it was away.
     cluster.start_controller();
@@ -233,28 +63,31 @@ fn nobody_needs_a_controller_to_go_on() {
     let v = cluster.add("n2", "v", Some("blue"));
     assert_ne!(z, v);
     no_address_twice(&cluster.given());
-    cluster.pings();
+    traffic.flowed_on();
 }
 
 #[test]
 fn a_node_that_is_cut_off_catches_up() {
     let mut cluster = Cluster::up();
-    let id = cluster.dir.file_name().unwrap().to_str().unwrap().to_owned();
-    let plug = |state: &str| {
-        let arguments =
-            ["netns", "exec", &format!("{id}-fabric"), "ip", "link", "set", "controller", state];
+    let traffic = cluster.traffic();
+    let netns = cluster.netns("controller");
+    let route = |verb: &str| {
+        // What the controller sends there gets nowhere.
+        let arguments = ["-n", &netns, "route", verb, "blackhole", "198.51.100.2"];
         assert!(Command::new("ip").args(arguments).status().unwrap().success());
     };
-    plug("down");
+    route("add");
     cluster.apply(&BLUE.replace("blue", "green").replace("10.20", "10.21"));
-    cluster.pings();
+    let near = cluster.add("n1", "near", Some("green"));
     cluster.add("n2", "alone", None);
     let unknown = cluster.cni("ADD", "n2", "g", Some("green"));
     assert_eq!(unknown["code"], 11, "{unknown}");
-    plug("up");
+    route("delete");
     cluster.converges();
-    let g = cluster.add("n2", "g", Some("green"));
-    assert!(g.starts_with("10.21.0."), "{g}");
+    let far = cluster.add("n2", "g", Some("green"));
+    assert!(far.starts_with("10.21.0.") && far != near, "{far} {near}");
+    no_address_twice(&cluster.given());
+    traffic.flowed_on();
 }
 
 /// An agent that never gets to be one, and what it says.
@@ -284,6 +117,10 @@ fn refused(world: &World, place: &str, dir: &Path, node: &str, token: &str) -> S
 #[test]
 fn a_token_lets_one_node_in_once_from_its_address() {
     let cluster = Cluster::up();
+    // Who has joined tells the machine's runtime how pods get their network.
+    let conflist = fs::read_to_string(cluster.dir.join("n1/10-osier.conflist")).unwrap();
+    let conflist: Value = serde_json::from_str(&conflist).unwrap();
+    assert_eq!(conflist["plugins"][0]["type"], "osier", "{conflist}");
     let no = "this node may not join with this token";
     let used = fs::read_to_string(cluster.dir.join("n1/token")).unwrap();
     let again = refused(&cluster.world, "n1", &cluster.dir.join("thief"), "n1", &used);
