@@ -16,8 +16,8 @@ use std::time::Duration;
 
 /// Behind a change CPU is counted for so long, on both sides: not all work is waited for.
 pub(crate) const SETTLED: Duration = Duration::from_millis(100);
-/// Changes in a round.
-const CHANGES: usize = 4;
+/// Changes in a round: each waits for a disk, whose times differ by more than what is looked for.
+const CHANGES: usize = 12;
 const FEW: usize = 50;
 const MANY: usize = 1500;
 
