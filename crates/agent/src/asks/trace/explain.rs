@@ -239,7 +239,8 @@ fn decided(
             }
         }
         (Some(Table::TunnelIn), _) => {
-            "unknown network: it comes under the key of one that this node has nothing of".to_owned()
+            "unknown network: it comes under the key of one that this node has nothing of"
+                .to_owned()
         }
         (Some(Table::Forward | Table::Flood | Table::Arp | Table::Neighbour), _) => {
             match packet.mac_target {
