@@ -13,6 +13,7 @@ pub mod loopback;
 pub mod relay;
 pub mod rpc;
 pub mod spec;
+mod timed;
 
 /// The longest network configuration, request or answer that is read, in bytes.
 pub const MAX_DOCUMENT: usize = 1 << 20;

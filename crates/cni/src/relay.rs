@@ -8,14 +8,13 @@ use crate::MAX_DOCUMENT;
 use crate::config::{Header, version_of};
 use crate::rpc::{self, Reply, Request, RpcError};
 use crate::spec::{Code, Command, Environment, Error, Version, version_document};
+use crate::timed::TimedStream;
 use serde_json::value::RawValue;
 use std::ffi::OsString;
 use std::fs;
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -162,7 +161,7 @@ fn ask_patiently(
 ) -> Result<Reply, AskError> {
     let begun = Instant::now();
     loop {
-        match ask(socket, request.to_vec(), timeout.saturating_sub(begun.elapsed())) {
+        match ask(socket, request, timeout.saturating_sub(begun.elapsed())) {
             Err(AskError::Away(error)) if nobody_listened(&error) && begun.elapsed() < patience => {
                 thread::sleep(LOOK_AGAIN);
             }
@@ -213,30 +212,18 @@ impl AskError {
 }
 
 /// Sends an encoded request to the agent and waits for its reply, no longer than `timeout` in all.
-///
-/// A thread does the talking, because connecting to a socket with a full backlog blocks and cannot
-/// be given a deadline. After a deadline that thread is left to the end of the process.
-pub fn ask(socket: &Path, request: Vec<u8>, timeout: Duration) -> Result<Reply, AskError> {
+pub fn ask(socket: &Path, request: &[u8], timeout: Duration) -> Result<Reply, AskError> {
     check_owner(socket)?;
-    let (sender, receiver) = mpsc::sync_channel(1);
-    let path = socket.to_owned();
-    thread::Builder::new()
-        .spawn(move || sender.send(converse(&path, &request)))
-        .map_err(AskError::Away)?;
-    match receiver.recv_timeout(timeout) {
-        Ok(reply) => reply,
-        Err(RecvTimeoutError::Timeout) => Err(AskError::Deadline(timeout)),
-        Err(RecvTimeoutError::Disconnected) => Err(AskError::Away(ErrorKind::BrokenPipe.into())),
-    }
-}
-
-fn converse(socket: &Path, request: &[u8]) -> Result<Reply, AskError> {
-    let mut stream = UnixStream::connect(socket).map_err(AskError::Away)?;
+    let failed = |error: io::Error| match error.kind() {
+        ErrorKind::TimedOut => AskError::Deadline(timeout),
+        _ => AskError::Away(error),
+    };
+    let mut stream = TimedStream::connect(socket, timeout).map_err(failed)?;
     let sent = rpc::write_message(&mut stream, request);
     // An agent that refuses early may answer and close before it has read all.
     let body = match (rpc::read_message(&mut stream), sent) {
         (Ok(body), _) => body,
-        (Err(RpcError::Io(e)), _) | (_, Err(RpcError::Io(e))) => return Err(AskError::Away(e)),
+        (Err(RpcError::Io(e)), _) | (_, Err(RpcError::Io(e))) => return Err(failed(e)),
         (Err(e), _) => return Err(AskError::Reply(e)),
     };
     Reply::decode(&body).map_err(AskError::Reply)
