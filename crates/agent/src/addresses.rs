@@ -1,8 +1,8 @@
 //! The node's addresses: which are free, which a pod has, which cool down.
 //!
 //! Given out of the node's own blocks, without asking anyone: one of each family. Nothing is
-//! written to disk here: who has what stands in the ports' `external_ids`, and is claimed from
-//! there at start. Time is the caller's.
+//! written anywhere here: who has what stands in the ports' `external_ids`, and is claimed from
+//! there at start; what cools down then is known by `freed`. Time is the caller's.
 
 use ipnet::IpNet;
 use osier_model::{AddressPool, AllocateError, Node};
@@ -64,6 +64,8 @@ pub struct Addresses {
     pools: Vec<AddressPool>,
     /// In use, though no block of the node holds them any more, or ever did.
     strays: Vec<IpAddr>,
+    /// Of blocks that we do not have yet, with the time from which they may be given.
+    resting: Vec<(IpAddr, Duration)>,
     cool_down: Duration,
 }
 
@@ -72,7 +74,7 @@ pub struct Addresses {
 impl Addresses {
     /// No blocks yet.
     pub fn new(cool_down: Duration) -> Self {
-        Self { pools: Vec::new(), strays: Vec::new(), cool_down }
+        Self { pools: Vec::new(), strays: Vec::new(), resting: Vec::new(), cool_down }
     }
 
     /// The node's blocks are these now. What is in use stays in use; a block that is gone takes
@@ -86,8 +88,19 @@ impl Addresses {
             }
         }
         self.pools.sort_by_key(|pool| blocks.iter().position(|block| *block == pool.prefix()));
+        for (address, until) in std::mem::take(&mut self.resting) {
+            self.rest(address, until);
+        }
         self.strays.clear();
         in_use.into_iter().for_each(|address| self.adopt(address));
+    }
+
+    /// This one is not given before then: somebody had it before we came.
+    pub fn rest(&mut self, address: IpAddr, until: Duration) {
+        match self.pools.iter_mut().find(|pool| pool.prefix().contains(&address)) {
+            Some(pool) => pool.rest(address, until),
+            None => self.resting.push((address, until)),
+        }
     }
 
     /// Somebody has this one already, wherever it is from.
@@ -287,6 +300,22 @@ mod tests {
         assert!(pools.claim(&[ip("10.1.1.4")], START).is_ok(), "it was given back");
         let error = pools.claim(&[ip("10.1.1.1")], START).unwrap_err().to_string();
         assert!(error.contains("10.1.1.1 is not among"), "{error}");
+    }
+
+    #[test]
+    fn what_cooled_down_before_we_came_does_so_to_its_end() {
+        let mut pools = Addresses::new(COOL);
+        pools.rest(ip("10.1.1.3"), COOL / 2);
+        pools.rest(ip("10.1.1.2"), COOL / 4);
+        pools.set_blocks(&["10.1.1.0/29".parse().unwrap()], [ip("10.1.1.3")]);
+        pools.rest(ip("10.1.1.4"), COOL / 3);
+        pools.rest(ip("10.1.1.3"), COOL * 9);
+        assert_eq!(pools.used().next().unwrap().1, 1, "one that is in use does not rest");
+        let given = [0, 0].map(|_| text(&pools.allocate(&[], START).unwrap())[0].clone());
+        assert_eq!(given, ["10.1.1.5", "10.1.1.6"]);
+        assert!(pools.allocate(&[], COOL / 5).is_err());
+        assert_eq!(text(&pools.allocate(&[], COOL / 4).unwrap()), ["10.1.1.2"]);
+        assert_eq!(text(&pools.allocate(&[], COOL / 3).unwrap()), ["10.1.1.4"]);
     }
 
     #[test]

@@ -20,6 +20,7 @@ pub mod firewall;
 mod fixed;
 mod follow;
 mod forward;
+mod freed;
 pub mod gateway;
 pub mod health;
 mod link;

@@ -14,17 +14,20 @@ use osier_compiler::{
 use osier_model::{Change, Invalid, Node, NodeName, Port, PortKey, View};
 use osier_openflow::port_no::PortNo;
 use osier_openflow::session::{Backoff, Dialer, Endpoint, Options as SessionOptions};
+use osier_southbound::arrivals::{Arrival, Arrivals};
 use osier_southbound::flows::{self, CookieClass, FlowReconciler};
 use osier_southbound::rows::{self, RowReconciler};
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use thiserror::Error;
 use tokio::sync::Mutex;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 /// How long a switch may take to find a wire, before it is asked what is wrong.
 const ATTACH_PATIENCE: Duration = Duration::from_secs(2);
+/// How often to look whether it did.
+const LOOK: Duration = Duration::from_millis(5);
 
 /// What the switch did not do.
 #[derive(Debug, Error)]
@@ -51,6 +54,14 @@ pub struct Switch {
     wanted: Mutex<Wanted>,
     flows: FlowReconciler,
     rows: RowReconciler,
+    arrivals: Arrivals,
+}
+
+/// A port that was asked for.
+#[derive(Debug)]
+pub struct Asked {
+    rows: rows::Settling,
+    arrival: Arrival,
 }
 
 /// Whose rows are ours.
@@ -81,11 +92,13 @@ impl Switch {
         rows: RowReconciler,
     ) -> Result<Self, SwitchError> {
         let endpoint = Endpoint::Unix(management.to_owned());
-        let dialer = Dialer::new(endpoint, SessionOptions::default(), Backoff::default());
+        let dialer =
+            || Dialer::new(endpoint.clone(), SessionOptions::default(), Backoff::default());
         let node = said.view().node().clone();
         let wanted = Mutex::new(Wanted::new(said, local)?);
-        let flows = FlowReconciler::start(dialer, flow_ownership(), flows::Options::default());
-        Ok(Self { node, bridge: bridge.to_owned(), wanted, flows, rows })
+        let flows = FlowReconciler::start(dialer(), flow_ownership(), flows::Options::default());
+        let arrivals = Arrivals::start(dialer());
+        Ok(Self { node, bridge: bridge.to_owned(), wanted, flows, rows, arrivals })
     }
 
     /// Takes the ports that live, and makes the switch's flows so. What is so already is not
@@ -158,24 +171,31 @@ impl Switch {
     /// Asks for a port, with its record. Its wire may come later: the switch looks for it when an
     /// interface of the machine changes. That is faster than the other order, in which the switch
     /// first looks at all its ports because there is a wire, and then again because of the row.
-    pub async fn add_rows(&self, port: &PodPort) -> Result<rows::Settling, SwitchError> {
+    pub async fn add_rows(&self, port: &PodPort) -> Result<Asked, SwitchError> {
+        let arrival = self.arrivals.expect(&port.host);
         let transaction = rows::Transaction::new().put(port.owner(), port.rows(&self.bridge));
-        Ok(self.rows.transaction(transaction.wait(rows::Wait::Attached)).await?)
+        let rows = self.rows.transaction(transaction.wait(rows::Wait::Attached)).await?;
+        Ok(Asked { rows, arrival })
     }
 
     /// Waits until a port that was asked for, and whose wire is there, is attached: its number at
-    /// the switch.
-    pub async fn attached(
-        &self,
-        port: &PodPort,
-        asked: rows::Settling,
-    ) -> Result<u16, SwitchError> {
-        let applied = match timeout(ATTACH_PATIENCE, asked).await {
-            Ok(applied) => applied?,
-            // Late, or impossible: to be told which.
-            Err(_) => self.rows.put(port.owner(), port.rows(&self.bridge)).await?.await?,
+    /// the switch. Who tells first is believed, the switch or its database; the switch knows of no
+    /// port that is not in the database.
+    pub async fn attached(&self, port: &PodPort, asked: Asked) -> Result<u16, SwitchError> {
+        let Asked { rows, arrival } = asked;
+        let recorded = async {
+            let applied = match timeout(ATTACH_PATIENCE, rows).await {
+                Ok(applied) => applied?,
+                // Late, or impossible: to be told which.
+                Err(_) => self.rows.put(port.owner(), port.rows(&self.bridge)).await?.await?,
+            };
+            Ok::<_, SwitchError>(applied.ofport(&port.host))
         };
-        let number = applied.ofport(&port.host).and_then(|number| u16::try_from(number).ok());
+        let number = tokio::select! {
+            number = arrival => Some(i64::from(number.0)),
+            recorded = recorded => recorded?,
+        };
+        let number = number.and_then(|number| u16::try_from(number).ok());
         number.ok_or_else(|| SwitchError::NoNumber(port.host.clone()))
     }
 
@@ -188,6 +208,20 @@ impl Switch {
     /// Whether the switch has a port, and what it says of it.
     pub async fn port(&self, host: &str) -> Option<rows::InterfaceState> {
         self.rows.interface(host).await.ok().flatten()
+    }
+
+    /// The same, when the switch has said something: that may be a moment after it has attached it.
+    pub async fn tried(&self, host: &str) -> Option<rows::InterfaceState> {
+        let end = Instant::now() + ATTACH_PATIENCE;
+        loop {
+            let state = self.port(host).await;
+            let said =
+                |state: &rows::InterfaceState| state.ofport.is_some() || state.error.is_some();
+            if state.as_ref().is_none_or(said) || Instant::now() >= end {
+                return state;
+            }
+            sleep(LOOK).await;
+        }
     }
 
     /// Looks at the view.

@@ -158,6 +158,14 @@ impl AddressPool {
         }
     }
 
+    /// Keeps a free one back until then: somebody had it a moment ago.
+    pub fn rest(&mut self, address: IpAddr, until: Duration) {
+        let Some(number) = self.number(address).filter(|n| self.is_free(*n)) else { return };
+        self.cut(number, number);
+        let at = self.cooling.partition_point(|(time, _)| *time <= until);
+        self.cooling.insert(at, (until, number));
+    }
+
     fn number(&self, address: IpAddr) -> Option<u128> {
         self.prefix.contains(&address).then(|| to_number(address))
     }

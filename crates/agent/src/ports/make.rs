@@ -52,8 +52,8 @@ impl Ports {
                     }),
                 )
             };
-            // Flows need only the port's number, which we choose: they go first, before the switch
-            // is busy with the port.
+            // Flows need only the port's number, which we choose, so they need not wait for it. They
+            // are compiled while others ask for the row.
             let flows = self
                 .stage("flows", async { Ok(self.0.switch.add_flows(port, port.ofport).await?) });
             let firewall = async {
@@ -62,7 +62,7 @@ impl Ports {
                     false => Ok(()),
                 }
             };
-            let ((), (ofport, ()), ()) = tokio::try_join!(flows, wired, firewall)?;
+            let ((ofport, ()), (), ()) = tokio::try_join!(wired, flows, firewall)?;
             if ofport != port.ofport {
                 // Somebody else had the number that we asked for.
                 self.0.switch.add_flows(port, ofport).await?;
@@ -112,6 +112,8 @@ impl Ports {
     /// Takes all of a port away, to the end, whatever fails. The wire is deleted in the background;
     /// until then the port stays locked.
     pub(super) async fn take_away(&self, port: &Arc<PodPort>, locked: Locked) -> Removal {
+        // Before its record goes: from now on somebody knows of the address in any case.
+        self.note_freed(port);
         let switch = &self.0.switch;
         let patience = |there: bool| if there { DETACH_PATIENCE } else { AWAY_PATIENCE };
         let flows = patience(switch.flows().status().connected);

@@ -8,6 +8,7 @@
 mod error;
 mod give;
 mod grant;
+mod index;
 mod introduce;
 mod ipam;
 mod late;
@@ -25,6 +26,7 @@ use crate::config::Config;
 use crate::controller::Controller;
 use crate::desired::{PodPort, host_interface};
 use crate::firewall::Firewall;
+use crate::freed::Freed;
 use crate::metrics::Metrics;
 use crate::netlink::{self, Namespace, NetlinkError};
 use crate::switch::Switch;
@@ -39,7 +41,7 @@ use state::State;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 use tracing::{info, warn};
 use turns::Turns;
 
@@ -62,6 +64,7 @@ struct Shared {
     firewall: Firewall,
     controller: Arc<dyn Controller>,
     state: Mutex<State>,
+    freed: Mutex<Freed>,
     locks: Arc<Locks>,
     turns: Turns,
     started: Instant,
@@ -81,7 +84,11 @@ impl Ports {
         living: Vec<PodPort>,
     ) -> Self {
         let firewall = Firewall::new(config.masquerade);
-        let state = State::new(Addresses::new(config.cool_down), living);
+        let now = SystemTime::now();
+        let freed = Freed::beside(&config.cni_socket, config.cool_down, now);
+        let mut addresses = Addresses::new(config.cool_down);
+        freed.resting(now).for_each(|(address, left)| addresses.rest(address, left));
+        let state = State::new(addresses, living);
         Self(Arc::new(Shared {
             config,
             boot_id,
@@ -91,6 +98,7 @@ impl Ports {
             firewall,
             controller,
             state: Mutex::new(state),
+            freed: Mutex::new(freed),
             locks: Arc::default(),
             turns: Turns::default(),
             started: Instant::now(),
@@ -123,9 +131,14 @@ impl Ports {
         self.0.mtu.store(mtu, Ordering::Relaxed);
     }
 
-    /// Ports that died while no agent ran: who gave their addresses from afar hears of it, when
-    /// that may be.
+    /// Ports that died while no agent ran: their addresses cool down, and who gave them from afar
+    /// hears of it, when that may be.
     pub fn bury(&self, dead: Vec<PodPort>) {
+        for port in dead.iter().filter(|port| port.in_default_network()) {
+            self.note_freed(port);
+            let until = self.now() + self.0.config.cool_down;
+            port.ips().for_each(|address| self.state().addresses.rest(address, until));
+        }
         let ports = self.clone();
         tokio::spawn(async move {
             for port in dead {
@@ -265,7 +278,7 @@ impl Ports {
             }
         }
         self.inspect(&port).await?;
-        match self.0.switch.port(&port.host).await {
+        match self.0.switch.tried(&port.host).await {
             Some(state) if state.ofport.is_some_and(|number| number > 0) => {
                 ipam::pass(&call.config.ipam, Command::Check, request).await
             }
@@ -364,6 +377,14 @@ impl Ports {
         match port.ips().find(|address| !found.addresses.contains(address)) {
             Some(address) => damaged(format!("{name} has no {address}")),
             None => Ok(()),
+        }
+    }
+
+    /// Whatever becomes of us, the port's addresses cool down from now on.
+    fn note_freed(&self, port: &PodPort) {
+        if port.in_default_network() {
+            let mut freed = self.0.freed.lock().unwrap_or_else(PoisonError::into_inner);
+            freed.note(port.ips(), SystemTime::now());
         }
     }
 

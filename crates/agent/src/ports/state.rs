@@ -1,6 +1,7 @@
 //! Who has which address, number and name. Pure: time comes in, and nothing is done here.
 
 use super::grant::{Addresses as Given, Routing};
+use super::index::Index;
 use crate::addresses::{AddressError, Addresses};
 use crate::desired::{Giver, HostPort, PodAddress, PodPort, host_interface};
 use crate::firewall::Exceptions;
@@ -44,6 +45,7 @@ pub(super) struct Wish {
 #[derive(Debug)]
 pub(super) struct State {
     ports: BTreeMap<Attachment, Arc<PodPort>>,
+    index: Index,
     pub(super) addresses: Addresses,
     blocks: Vec<IpNet>,
     next_tag: u32,
@@ -56,14 +58,18 @@ impl State {
     pub(super) fn new(addresses: Addresses, living: Vec<PodPort>) -> Self {
         let next_tag = living.iter().map(|port| port.tag + 1).max().unwrap_or(1);
         let next_ofport = living.iter().map(|port| port.ofport + 1).max();
-        let ports = living.into_iter().map(|port| (port.attachment.clone(), Arc::new(port)));
-        Self {
-            ports: ports.collect(),
+        let mut state = Self {
+            ports: BTreeMap::new(),
+            index: Index::default(),
             addresses,
             blocks: Vec::new(),
             next_tag,
             next_ofport: next_ofport.unwrap_or(*OFPORTS.start()),
+        };
+        for port in living {
+            state.replace(port);
         }
+        state
     }
 
     pub(super) fn set_blocks(&mut self, blocks: &[IpNet]) {
@@ -88,8 +94,9 @@ impl State {
     /// Ports that stand where a new one shall be: of the same interface of the container, or of
     /// the same pod.
     pub(super) fn rivals(&self, attachment: &Attachment, key: &PortKey) -> Vec<Arc<PodPort>> {
-        let rival = |port: &&Arc<PodPort>| port.attachment == *attachment || port.key == *key;
-        self.ports.values().filter(rival).cloned().collect()
+        let same_key = self.index.with_key(key).filter(|other| *other != attachment);
+        let all = std::iter::once(attachment).chain(same_key);
+        all.filter_map(|attachment| self.ports.get(attachment)).cloned().collect()
     }
 
     /// Attachments to a network that are not listed.
@@ -110,8 +117,7 @@ impl State {
         let mac = wish.mac.or(first);
         let mac = mac.filter(|_| first.is_some() || matches!(wish.given, Given::Later));
         let mac = mac.ok_or(AddressError::NoBlock)?;
-        let taken = |name: &str| self.ports.values().any(|port| port.host == name);
-        let host = host_interface(&wish.attachment, taken);
+        let host = host_interface(&wish.attachment, |name| self.index.has_host(name));
         let tag = self.next_tag;
         self.next_tag += 1;
         let ofport = self.take_ofport();
@@ -155,7 +161,10 @@ impl State {
     /// Knows a port as it is now.
     pub(super) fn replace(&mut self, port: PodPort) -> Arc<PodPort> {
         let port = Arc::new(port);
-        self.ports.insert(port.attachment.clone(), Arc::clone(&port));
+        if let Some(before) = self.ports.insert(port.attachment.clone(), Arc::clone(&port)) {
+            self.index.remove(&before);
+        }
+        self.index.add(&port);
         port
     }
 
@@ -179,11 +188,8 @@ impl State {
             }
             Given::These(links) => {
                 for address in links.iter().map(PodAddress::address) {
-                    let has = |port: &&Arc<PodPort>| {
-                        port.vni == vni && port.ips().any(|other| other == address)
-                    };
-                    if let Some(port) = self.ports.values().find(has) {
-                        let port = port.key.to_string();
+                    if let Some(key) = self.index.with_address(vni, address) {
+                        let port = key.to_string();
                         return Err(AddressError::Taken { address, port });
                     }
                 }
@@ -212,13 +218,12 @@ impl State {
 
     /// In turn, so that a number rests for long before it is used again.
     fn take_ofport(&mut self) -> u16 {
-        let used = |number: u16| self.ports.values().any(|port| port.ofport == number);
         let mut number = self.next_ofport;
         for _ in OFPORTS {
             if !OFPORTS.contains(&number) {
                 number = *OFPORTS.start();
             }
-            if !used(number) {
+            if !self.index.has_ofport(number) {
                 break;
             }
             number += 1;
@@ -228,9 +233,9 @@ impl State {
     }
 
     pub(super) fn remove(&mut self, attachment: &Attachment, now: Duration) {
-        if let Some(port) = self.ports.remove(attachment)
-            && port.in_default_network()
-        {
+        let Some(port) = self.ports.remove(attachment) else { return };
+        self.index.remove(&port);
+        if port.in_default_network() {
             let addresses: Vec<IpAddr> = port.ips().collect();
             self.addresses.release(&addresses, now);
         }

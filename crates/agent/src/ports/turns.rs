@@ -12,7 +12,7 @@ use super::make::make_veth;
 use super::{PortError, Ports};
 use crate::desired::PodPort;
 use crate::netlink::Namespace;
-use osier_southbound::rows::Settling;
+use crate::switch::Asked;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::{OwnedMutexGuard, oneshot};
@@ -140,7 +140,7 @@ impl Ports {
     fn attaching(
         &self,
         port: Arc<PodPort>,
-        asked: Settling,
+        asked: Asked,
         mut attached: Attached,
     ) -> JoinHandle<()> {
         let ports = self.clone();

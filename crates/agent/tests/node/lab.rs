@@ -130,6 +130,14 @@ impl Agent {
         agent
     }
 
+    /// Starts one whose freed addresses rest for so long.
+    pub(crate) fn start_cooling(node: &Node, view: &str, cool_down: Duration) -> Self {
+        let run = move |config, stop| osier_agent::run(Config { cool_down, ..config }, stop);
+        let agent = Self::run(node, view, run);
+        agent.wait();
+        agent
+    }
+
     pub(crate) fn launch(node: &Node, view: &str) -> Self {
         Self::run(node, view, osier_agent::run)
     }

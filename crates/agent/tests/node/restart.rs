@@ -2,6 +2,7 @@
 
 use crate::lab::{Agent, PATIENCE, Pod, one_node, pod_ports, succeeds, view};
 use osier_testbed::{traffic, traffic::Pinger, wait_until};
+use std::time::Duration;
 
 #[test]
 fn a_new_agent_takes_over_without_a_packet_lost() {
@@ -52,6 +53,30 @@ fn a_new_agent_takes_over_without_a_packet_lost() {
     assert!(traffic::ping_until(&pods[0].netns, addresses[0], PATIENCE).is_ok());
     succeeds(&pods[0].call("DEL"));
     assert_eq!(pod_ports(node).len(), 2);
+}
+
+#[test]
+fn a_freed_address_cools_down_also_across_restarts() {
+    let (lab, fabric) = one_node();
+    let node = &fabric.nodes()[0];
+    // Five for pods.
+    let view = view(&fabric, 29);
+    let start = || Agent::start_cooling(node, &view, Duration::from_mins(10));
+    let agent = start();
+    let (freed, dead) = (Pod::new(&lab, "freed", &agent), Pod::new(&lab, "dead", &agent));
+    let resting = [freed.addresses()[0], dead.addresses()[0]];
+    succeeds(&freed.call("DEL"));
+    agent.stop().unwrap();
+    // One dies while nobody looks.
+    drop(dead);
+    start().stop().unwrap();
+    let agent = start();
+    let pods = ["a", "b", "c"].map(|name| Pod::new(&lab, name, &agent));
+    let given = pods.each_ref().map(|pod| pod.addresses()[0]);
+    let error = freed.fails("ADD");
+    let text = error["msg"].as_str().unwrap();
+    assert!(text.contains("3 in use, 2 cooling down"), "{error}");
+    assert!(!given.iter().any(|address| resting.contains(address)), "{given:?} {resting:?}");
 }
 
 #[test]

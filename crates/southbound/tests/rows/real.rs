@@ -3,7 +3,8 @@
 use crate::lab::{bridge, eventually, get, ownership, ports, put, reconciler, store, switch};
 use osier_ovsdb::session::Remote;
 use osier_southbound::rows::{
-    ChangeError, Options, Plan, Port, Qos, Queue, RowReconciler, SettingColumn, Trouble,
+    ChangeError, Options, Plan, Port, Qos, Queue, RowReconciler, SettingColumn, Transaction,
+    Trouble, Wait,
 };
 use std::time::{Duration, Instant};
 
@@ -285,4 +286,23 @@ async fn many_puts_share_transactions() {
     let transactions = rows.stats().transactions;
     assert!(transactions < 100, "{transactions} transactions for 200 puts");
     eprintln!("200 puts in {transactions} transactions");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_port_may_be_asked_for_before_its_wire_is_there() {
+    let ovs = switch();
+    let rows = reconciler(&ovs);
+    put(&rows, "bridge", Plan::default().bridge(bridge("br0"))).await.unwrap();
+    let plan = || Plan::default().port(Port::new("br0", "late"));
+    let asked = Transaction::new().put("late", plan()).wait(Wait::Attached);
+    let asked = rows.transaction(asked).await.unwrap();
+    // Who does not wait for the wire is told that there is none.
+    let refused = put(&rows, "late", plan()).await.unwrap_err();
+    assert!(
+        matches!(&refused, ChangeError::Trouble(trouble) if matches!(&**trouble, Trouble::Interface { .. })),
+        "{refused:?}"
+    );
+    ovs.netns().ip("link add late type veth peer name peer").unwrap();
+    let applied = tokio::time::timeout(Duration::from_secs(20), asked).await.unwrap().unwrap();
+    assert!(applied.ofport("late").is_some_and(|number| number > 0), "{applied:?}");
 }
