@@ -35,13 +35,11 @@ pub(super) fn on_link(view: &View, port: &PodPort, packet: Packet) -> Result<Pac
         };
     }
     let routed = port.routes.iter().any(|route| route.to.contains(&packet.target));
-    match routed {
-        true => to(Mac::GATEWAY),
-        false => {
-            let to = packet.target;
-            Err(stopped(packet, format!("no route: port {} has none to {to}", port.key)))
-        }
+    if routed {
+        return to(Mac::GATEWAY);
     }
+    let reason = format!("no route: port {} has none to {}", port.key, packet.target);
+    Err(stopped(packet, reason))
 }
 
 /// It never gets to the switch.
