@@ -160,8 +160,10 @@ impl AddressPool {
 
     /// Keeps a free one back until then: somebody had it a moment ago.
     pub fn rest(&mut self, address: IpAddr, until: Duration) {
-        let Some(number) = self.number(address).filter(|n| self.is_free(*n)) else { return };
-        self.cut(number, number);
+        let Some(number) = self.number(address).filter(|n| self.free.contains(*n)) else {
+            return;
+        };
+        self.free.cut(number, number);
         let at = self.cooling.partition_point(|(time, _)| *time <= until);
         self.cooling.insert(at, (until, number));
     }
