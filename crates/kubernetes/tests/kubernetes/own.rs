@@ -118,14 +118,20 @@ async fn attach(server: &Server, controller: &Controller) {
         interface: InterfaceName::new("net1").unwrap(),
     };
     let network = NetworkName::new("blue").unwrap();
-    let request = AttachRequest { key: key.clone(), network, mac: None, addresses: Vec::new() };
+    let request = AttachRequest {
+        key: key.clone(),
+        network,
+        mac: None,
+        addresses: Vec::new(),
+        generation: 1,
+    };
     let port = agent.client.attach(&request).await.unwrap();
     let objects = server.own("ports?labelSelector=osier.dev/attached");
     let object = &objects["items"][0];
     assert_eq!(object["metadata"]["annotations"]["osier.dev/port"], "shop:db:net1");
     assert_eq!(object["status"]["addresses"][0], port.addresses[0].to_string());
     assert_eq!(agent.client.attach(&request).await.unwrap(), port);
-    agent.client.detach(&key).await.unwrap();
+    agent.client.detach(&key, 1).await.unwrap();
     let objects = server.own("ports?labelSelector=osier.dev/attached");
     assert_eq!(objects["items"], json!([]));
 }
