@@ -71,10 +71,11 @@ pub(super) async fn start(
         let (number, end) = inner.sessions.enter(&node);
         inner.reports.connected(&node, &agent);
         let status = run(&inner, &node, &peer, inbound, events, &sender, end).await;
+        // One that a newer stream has taken the place of says nothing of the node any more.
         if inner.sessions.leave(&node, number) {
             inner.agents.end(&node);
+            inner.reports.disconnected(&node, status.message());
         }
-        inner.reports.disconnected(&node, status.message());
         tracing::info!(%node, reason = status.message(), "stream ended");
         // A full queue means that nobody reads: then nobody needs the reason.
         let _ = sender.try_send(Err(status));

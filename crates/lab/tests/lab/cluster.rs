@@ -228,7 +228,7 @@ impl Traffic {
         };
         let (sent, received) = (count("packets transmitted"), count("received"));
         // A busy machine may lose one by itself, and the last may be on its way.
-        assert!(sent > 10 && received + 3 >= sent, "{said}");
+        assert!(sent > 2 && received + 3 >= sent, "{said}");
     }
 }
 
