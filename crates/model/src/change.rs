@@ -1,7 +1,7 @@
 //! Changes as values.
 
-use crate::name::{NetworkName, NodeName, PortKey, RouterName};
-use crate::{Fabric, Network, Node, Port, Router};
+use crate::name::{EndpointsKey, NetworkName, NodeName, PortKey, RouterName, ServiceName};
+use crate::{Endpoints, Fabric, Network, Node, Port, Router, Service};
 use serde::{Deserialize, Serialize};
 
 /// An object of the model.
@@ -16,6 +16,10 @@ pub enum Object {
     Network(Network),
     /// A port.
     Port(Port),
+    /// A Service.
+    Service(Service),
+    /// Endpoints of a Service.
+    Endpoints(Endpoints),
 }
 
 /// Which object.
@@ -30,6 +34,10 @@ pub enum Key {
     Network(NetworkName),
     /// A port.
     Port(PortKey),
+    /// A Service.
+    Service(ServiceName),
+    /// Endpoints of a Service.
+    Endpoints(EndpointsKey),
 }
 
 /// One step from what was to what is.
@@ -69,6 +77,8 @@ impl Object {
             Self::Router(router) => Key::Router(router.name.clone()),
             Self::Network(network) => Key::Network(network.name.clone()),
             Self::Port(port) => Key::Port(port.key.clone()),
+            Self::Service(service) => Key::Service(service.name.clone()),
+            Self::Endpoints(endpoints) => Key::Endpoints(endpoints.key.clone()),
         }
     }
 }
@@ -80,6 +90,8 @@ impl std::fmt::Display for Key {
             Self::Router(name) => write!(f, "router {name}"),
             Self::Network(name) => write!(f, "network {name}"),
             Self::Port(key) => write!(f, "port {key}"),
+            Self::Service(name) => write!(f, "service {name}"),
+            Self::Endpoints(key) => write!(f, "endpoints {key}"),
         }
     }
 }

@@ -7,6 +7,7 @@
 //! - A [`Network`] is an L2 domain with subnets; a [`Router`] an L3 domain (a VRF) that joins
 //!   networks; a [`Port`] an attachment of a device to a network; a [`Node`] a switch with a tunnel
 //!   address and blocks of addresses of its own.
+//! - A [`Service`] is addresses behind which [`Endpoints`] answer.
 //! - A [`View`] is what one node must know; a [`Change`] one step of it.
 //! - A [`Pool`] gives addresses out ([`AddressPool`]), each once, and lets freed ones cool down.
 
@@ -21,6 +22,7 @@ mod node;
 mod pool;
 mod port;
 mod router;
+mod service;
 mod view;
 
 pub use change::{Change, Key, Object, ViewContent};
@@ -29,11 +31,15 @@ pub use id::{Identity, Vni, VrfId};
 pub use intervals::Intervals;
 pub use mac::{Mac, ParseMacError};
 pub use name::{
-    DeviceName, InterfaceName, NameError, NetworkName, NodeName, PoolName, PortKey, RouterName,
+    DeviceName, EndpointsKey, InterfaceName, NameError, NetworkName, NodeName, PoolName, PortKey,
+    RouterName, ServiceName, SliceName,
 };
 pub use network::{Network, Reach, Subnet};
 pub use node::Node;
 pub use pool::{AddressPool, AllocateError, Pool};
 pub use port::{Limit, Limits, Port};
 pub use router::Router;
+pub use service::{
+    Endpoint, EndpointPort, EndpointState, Endpoints, Locality, Service, ServicePort, Transport,
+};
 pub use view::{Fabric, Tunnel, View};

@@ -118,10 +118,23 @@ names! {
     RouterName: check;
     /// A pool of addresses.
     PoolName: check;
+    /// A Service: `namespace:service`.
+    ServiceName: check;
+    /// One of the slices in which a Service's endpoints are told.
+    SliceName: check;
     /// What has ports: a pod (`namespace:pod`), a virtual machine, a container.
     DeviceName: check;
     /// A network interface inside of a device, such as `eth0`.
     InterfaceName: check_interface;
+}
+
+/// Which endpoints: one slice of those of one Service.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct EndpointsKey {
+    /// The Service.
+    pub service: ServiceName,
+    /// Its slice.
+    pub slice: SliceName,
 }
 
 /// The interface of a device that counts as its first, and is not named in `iface-id`.
@@ -152,5 +165,13 @@ impl fmt::Display for PortKey {
             FIRST => write!(f, "{}", self.device),
             interface => write!(f, "{}:{interface}", self.device),
         }
+    }
+}
+
+// === impl EndpointsKey ===
+
+impl fmt::Display for EndpointsKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.service, self.slice)
     }
 }

@@ -21,6 +21,9 @@ pub struct Node {
     /// Addresses for its pods, which it gives out without asking anyone.
     #[serde(default)]
     pub blocks: Vec<IpNet>,
+    /// Where it stands, for endpoints that are better near.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zone: Option<String>,
 }
 
 // === impl Node ===

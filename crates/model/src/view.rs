@@ -7,9 +7,9 @@
 use crate::change::{Change, Key, Object};
 use crate::error::{Invalid, Problem};
 use crate::id::{Vni, VrfId};
-use crate::name::{NetworkName, NodeName, PortKey, RouterName};
+use crate::name::{NetworkName, NodeName, PortKey, RouterName, ServiceName, SliceName};
 use crate::network::{check_prefix, overlap};
-use crate::{Network, Node, Port, Router};
+use crate::{Endpoints, Network, Node, Port, Router, Service};
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,6 +33,9 @@ pub struct Fabric {
     pub tunnel: Tunnel,
     /// Addresses of all pods: between them nothing is translated.
     pub cluster: Vec<IpNet>,
+    /// Where Services' addresses inside of the cluster are from.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub services: Vec<IpNet>,
 }
 
 /// What one node must know.
@@ -44,6 +47,8 @@ pub struct View {
     routers: BTreeMap<RouterName, Router>,
     networks: BTreeMap<NetworkName, Network>,
     ports: BTreeMap<PortKey, Port>,
+    services: BTreeMap<ServiceName, Service>,
+    endpoints: BTreeMap<ServiceName, BTreeMap<SliceName, Endpoints>>,
     /// Who refers to whom, so that a change finds what depends on it.
     networks_of: BTreeMap<RouterName, BTreeSet<NetworkName>>,
     ports_of: BTreeMap<NetworkName, BTreeMap<NodeName, BTreeSet<PortKey>>>,
@@ -57,10 +62,16 @@ pub struct View {
 impl Fabric {
     /// Checks it.
     pub fn validate(&self) -> Result<(), Invalid> {
-        for (i, prefix) in self.cluster.iter().enumerate() {
-            let fail = |problem| Invalid::new("fabric", format!("cluster[{i}]"), problem);
-            check_prefix(*prefix).map_err(fail)?;
-            if let Some(other) = self.cluster[..i].iter().find(|p| overlap(**p, *prefix)) {
+        let all: Vec<_> = [("cluster", &self.cluster), ("services", &self.services)]
+            .into_iter()
+            .flat_map(|(field, prefixes)| prefixes.iter().enumerate().map(move |p| (field, p)))
+            .collect();
+        for (n, (field, (i, prefix))) in all.iter().enumerate() {
+            let fail = |problem| Invalid::new("fabric", format!("{field}[{i}]"), problem);
+            check_prefix(**prefix).map_err(fail)?;
+            if let Some((_, (_, other))) =
+                all[..n].iter().find(|(_, (_, p))| overlap(**p, **prefix))
+            {
                 let (one, other) = (prefix.to_string(), other.to_string());
                 return Err(fail(Problem::Overlap { one, other }));
             }
@@ -81,6 +92,8 @@ impl View {
             routers: BTreeMap::new(),
             networks: BTreeMap::new(),
             ports: BTreeMap::new(),
+            services: BTreeMap::new(),
+            endpoints: BTreeMap::new(),
             networks_of: BTreeMap::new(),
             ports_of: BTreeMap::new(),
             ports_at: BTreeMap::new(),
@@ -117,6 +130,21 @@ impl View {
     /// The ports, by key.
     pub fn ports(&self) -> &BTreeMap<PortKey, Port> {
         &self.ports
+    }
+
+    /// The Services, by name.
+    pub fn services(&self) -> &BTreeMap<ServiceName, Service> {
+        &self.services
+    }
+
+    /// All endpoints, by Service and slice.
+    pub fn endpoints(&self) -> &BTreeMap<ServiceName, BTreeMap<SliceName, Endpoints>> {
+        &self.endpoints
+    }
+
+    /// Endpoints of a Service, a slice at a time.
+    pub fn endpoints_of(&self, service: &ServiceName) -> impl Iterator<Item = &Endpoints> {
+        self.endpoints.get(service).into_iter().flat_map(BTreeMap::values)
     }
 
     /// Networks that a router joins.
@@ -189,6 +217,8 @@ impl View {
                 }
             }
             Object::Port(port) => port.validate(),
+            Object::Service(service) => service.validate(),
+            Object::Endpoints(endpoints) => endpoints.validate(),
         }
     }
 
@@ -213,6 +243,13 @@ impl View {
                 nodes.entry(port.node.clone()).or_default().insert(port.key.clone());
                 self.ports_at.entry(port.node.clone()).or_default().insert(port.key.clone());
                 self.ports.insert(port.key.clone(), port);
+            }
+            Object::Service(service) => {
+                self.services.insert(service.name.clone(), service);
+            }
+            Object::Endpoints(endpoints) => {
+                let slices = self.endpoints.entry(endpoints.key.service.clone()).or_default();
+                slices.insert(endpoints.key.slice.clone(), endpoints);
             }
         }
     }
@@ -244,6 +281,17 @@ impl View {
                         }
                     }
                     remove_from(&mut self.ports_at, &port.node, key);
+                }
+            }
+            Key::Service(name) => {
+                self.services.remove(name);
+            }
+            Key::Endpoints(key) => {
+                if let Some(slices) = self.endpoints.get_mut(&key.service) {
+                    slices.remove(&key.slice);
+                    if slices.is_empty() {
+                        self.endpoints.remove(&key.service);
+                    }
                 }
             }
         }
