@@ -229,6 +229,7 @@ mod tests {
             tunnel: "192.0.2.1".parse().unwrap(),
             addresses: Vec::new(),
             blocks: vec!["10.1.1.0/24".parse().unwrap(), "fd01:0:0:1::/64".parse().unwrap()],
+            zone: None,
         }
     }
 

@@ -185,6 +185,7 @@ impl Compiler {
                 let counts = |port: &&Port| port.node == *self.view.node() || self.is_alone(port);
                 owners.extend(port.filter(counts).and_then(|port| self.flood_of(port)));
             }
+            Key::Service(_) | Key::Endpoints(_) => {}
         }
         owners
     }
@@ -226,7 +227,7 @@ impl Compiler {
                 None => {}
             },
             // A router is its networks.
-            Owner::Object(Key::Router(_)) => {}
+            Owner::Object(Key::Router(_) | Key::Service(_) | Key::Endpoints(_)) => {}
             Owner::Object(Key::Network(name)) => {
                 if let Some(network) = self.view.networks().get(name) {
                     self.emit_network(network, out);

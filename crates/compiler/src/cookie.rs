@@ -41,6 +41,8 @@ impl Owner {
             Self::Object(Key::Router(_)) => 2,
             Self::Object(Key::Network(_)) => 3,
             Self::Object(Key::Port(_)) => 4,
+            Self::Object(Key::Service(_)) => 5,
+            Self::Object(Key::Endpoints(_)) => 6,
         }
     }
 
@@ -55,6 +57,8 @@ impl Owner {
                 view.routers().get(name).map_or(0, |router| router.vrf.0.into())
             }
             Self::Object(Key::Node(name)) => hash(name.as_str()),
+            Self::Object(Key::Service(name)) => hash(name.as_str()),
+            Self::Object(Key::Endpoints(key)) => hash(&key.to_string()),
             Self::Object(Key::Port(key)) => match tag {
                 Some(tag) => tag.into(),
                 None => REMOTE | hash(&key.to_string()),

@@ -77,6 +77,7 @@ fn objects(fabric: &Fabric) -> Vec<Object> {
                 format!("10.1.{n}.0/24").parse().unwrap(),
                 format!("fd01:0:0:{n}::/64").parse().unwrap(),
             ],
+            zone: None,
         }));
     }
     let router = |name, vrf| {

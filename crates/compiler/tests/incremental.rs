@@ -49,7 +49,7 @@ prop_compose! {
         let tunnel = if v6 { format!("2001:db8::{}", n + 1) } else { format!("192.0.2.{}", n + 1) };
         let blocks = (0..blocks).map(|b| format!("10.{b}.{n}.0/24").parse().unwrap()).collect();
         let tunnel: IpAddr = tunnel.parse().unwrap();
-        Object::Node(Node { name: node_name(n), tunnel, addresses: vec![tunnel], blocks })
+        Object::Node(Node { name: node_name(n), tunnel, addresses: vec![tunnel], blocks, zone: None })
     }
 }
 

@@ -158,6 +158,7 @@ fn check(stored: &BTreeMap<String, Resource>, engine: &Engine) {
                     assert!(addresses.insert((port.network.clone(), address)), "{address}");
                 }
             }
+            Object::Service(_) | Object::Endpoints(_) => {}
         }
     }
 }

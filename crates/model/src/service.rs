@@ -166,6 +166,18 @@ fn is_one(weight: &u16) -> bool {
     *weight == 1
 }
 
+// === impl Transport ===
+
+impl std::fmt::Display for Transport {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(match self {
+            Self::Tcp => "tcp",
+            Self::Udp => "udp",
+            Self::Sctp => "sctp",
+        })
+    }
+}
+
 // === impl Locality ===
 
 impl Locality {
@@ -216,7 +228,9 @@ impl Service {
                 return fail(format!("ports[{i}]"), problem);
             }
             let same = |p: &&ServicePort| {
-                p.name == port.name || (p.transport, p.port) == (port.transport, port.port)
+                let nodes = (port.node_port.is_some() && p.node_port == port.node_port)
+                    || p.port == port.port;
+                p.name == port.name || (p.transport == port.transport && nodes)
             };
             if self.ports[..i].iter().any(|p| same(&p)) {
                 let said = format!("{:?} {}", port.name, port.port);

@@ -82,6 +82,8 @@ impl Resource {
             Modelled::Object(Object::Node(node)) => node.validate(),
             Modelled::Object(Object::Network(network)) => network.validate(),
             Modelled::Object(Object::Port(port)) => port.validate(),
+            Modelled::Object(Object::Service(service)) => service.validate(),
+            Modelled::Object(Object::Endpoints(endpoints)) => endpoints.validate(),
             Modelled::Object(Object::Router(_)) => Ok(()),
         };
         checked.map_err(|invalid| {
@@ -102,7 +104,8 @@ impl Resource {
         }
         Ok(match self {
             Self::Fabric(Document { spec, .. }) => {
-                Modelled::Fabric(Fabric { tunnel: spec.tunnel, cluster: spec.cluster.clone() })
+                let (cluster, services) = (spec.cluster.clone(), Vec::new());
+                Modelled::Fabric(Fabric { tunnel: spec.tunnel, cluster, services })
             }
             Self::Pool(Document { spec, .. }) => Modelled::Pool(Pool {
                 name: name!(PoolName),
@@ -148,7 +151,7 @@ fn chosen<T: Clone>(spec: &[T], status: &[T]) -> Vec<T> {
 
 fn node(name: NodeName, spec: &NodeSpec, status: &NodeStatus) -> Node {
     let blocks = chosen(&spec.blocks, &status.blocks);
-    Node { name, tunnel: spec.tunnel, addresses: spec.addresses.clone(), blocks }
+    Node { name, tunnel: spec.tunnel, addresses: spec.addresses.clone(), blocks, zone: None }
 }
 
 fn network(

@@ -6,7 +6,9 @@ use crate::cluster::Cluster;
 use crate::delta::Ref;
 use crate::error::Refused;
 use crate::shared::Shared;
-use osier_model::{Change, Invalid, Key, Network, NetworkName, Object, Port, Problem, Reach};
+use osier_model::{
+    Change, Invalid, Key, Network, NetworkName, Object, Port, Problem, Reach, RouterName,
+};
 use rustc_hash::FxHashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -72,7 +74,8 @@ impl Placed {
         let Self { items, taken, .. } = self;
         items.iter().try_for_each(|item| cluster.check_item(item))?;
         items.iter().try_for_each(|item| cluster.claim(item, taken))?;
-        items.iter().try_for_each(|item| cluster.check_blocks(item))
+        items.iter().try_for_each(|item| cluster.check_blocks(item))?;
+        items.iter().try_for_each(|item| cluster.check_service(item))
     }
 
     fn undo(self, cluster: &mut Cluster) {
@@ -134,6 +137,8 @@ fn net(cluster: &Cluster, changes: Vec<Change>) -> Result<Vec<(Key, Option<Objec
                     Object::Node(node) => node.validate()?,
                     Object::Network(network) => network.validate()?,
                     Object::Port(port) => port.validate()?,
+                    Object::Service(service) => service.validate()?,
+                    Object::Endpoints(endpoints) => endpoints.validate()?,
                     Object::Router(_) => {}
                 }
                 last.insert(object.key(), Some(object));
@@ -147,12 +152,12 @@ fn net(cluster: &Cluster, changes: Vec<Change>) -> Result<Vec<(Key, Option<Objec
         cluster.get(key).map(|shared| shared.object()) != object.as_ref()
     };
     let mut net: Vec<(Key, Option<Object>)> = last.into_iter().filter(new).collect();
-    // Keys are in the order of reference: nodes, routers, networks, ports.
+    // Keys are in the order of reference: nodes, routers, networks, ports, Services, endpoints.
     net.sort_by(|(one, _), (other, _)| one.cmp(other));
     Ok(net)
 }
 
-fn invalid(key: &Key, field: impl std::fmt::Display, problem: Problem) -> Refused {
+pub(crate) fn invalid(key: &Key, field: impl std::fmt::Display, problem: Problem) -> Refused {
     Invalid { object: key.to_string(), field: format!("{field}"), problem }.into()
 }
 
@@ -188,6 +193,9 @@ impl Cluster {
                     around.network = id;
                     around.reach = self.network(id).map_or(Reach::Routed, |n| n.reach);
                 }
+            }
+            (_, Object::Service(service)) => {
+                around.router = service.router.as_ref().and_then(|name| self.routers.id(name));
             }
             _ => {}
         }
@@ -228,6 +236,9 @@ impl Cluster {
             (Ref::Network(id), Some(Object::Network(network))) => {
                 self.check_network(item, id, network)
             }
+            (_, Some(Object::Service(service))) => {
+                self.check_router(&item.key, service.router.as_ref())
+            }
             (at, None) => self.check_unused(&item.key, at),
             _ => Ok(()),
         }
@@ -255,13 +266,20 @@ impl Cluster {
         Ok(())
     }
 
-    fn check_network(&self, item: &Item, id: u32, network: &Network) -> Result<(), Refused> {
-        if let Some(name) = &network.router
-            && self.routers.id(name).is_none_or(|id| self.routers[id].shared.is_none())
-        {
-            let problem = Problem::Unknown { kind: "router", name: name.to_string() };
-            return Err(invalid(&item.key, "router", problem));
+    fn check_router(&self, key: &Key, name: Option<&RouterName>) -> Result<(), Refused> {
+        let known =
+            |name| self.routers.id(name).is_some_and(|id| self.routers[id].shared.is_some());
+        match name.filter(|name| !known(name)) {
+            None => Ok(()),
+            Some(name) => {
+                let problem = Problem::Unknown { kind: "router", name: name.to_string() };
+                Err(invalid(key, "router", problem))
+            }
         }
+    }
+
+    fn check_network(&self, item: &Item, id: u32, network: &Network) -> Result<(), Refused> {
+        self.check_router(&item.key, network.router.as_ref())?;
         let Some(Object::Network(was)) = item.was.as_ref().map(|shared| shared.object()) else {
             return Ok(());
         };
@@ -287,7 +305,8 @@ impl Cluster {
                 .iter()
                 .filter_map(|id| self.network(*id))
                 .find(|network| network.router.as_ref() == Some(name))
-                .map(|network| Key::Network(network.name.clone())),
+                .map(|network| Key::Network(network.name.clone()))
+                .or_else(|| self.service_of(id, name)),
             (Key::Network(name), Ref::Network(id)) => {
                 let mut ports = self.networks[id].ports.iter().filter_map(|id| self.port(*id));
                 ports.find(|port| port.network == *name).map(|port| Key::Port(port.key.clone()))

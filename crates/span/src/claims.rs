@@ -3,10 +3,12 @@
 use crate::delta::Ref;
 use crate::table::Id;
 use ipnet::IpNet;
-use osier_model::{Mac, Network, Node, Object, Port, Problem, Reach, Router, Vni, VrfId};
+use osier_model::{
+    Mac, Network, Node, Object, Port, Problem, Reach, Router, Service, Transport, Vni, VrfId,
+};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// The number of the default network, which every node has: pods are born there without asking.
 pub const DEFAULT_VNI: u32 = 1;
@@ -22,6 +24,10 @@ pub(crate) enum Claim {
     Address(Id, IpAddr),
     /// In a bridged network; where everything is routed, nobody meets another's.
     Mac(Id, Mac),
+    /// An address and port at which a Service answers, of a router's or of the default addresses.
+    Listener(Option<Id>, Transport, SocketAddr),
+    /// A port of every machine.
+    NodePort(Transport, u16),
     /// No address of it may be another's.
     Prefix(Space, IpNet),
 }
@@ -134,6 +140,8 @@ impl Claim {
                 taken(address.to_string(), owner)
             }
             Self::Mac(_, mac) => taken(mac.to_string(), owner),
+            Self::Listener(_, transport, address) => taken(format!("{address}/{transport}"), owner),
+            Self::NodePort(transport, port) => taken(format!("{port}/{transport}"), owner),
             Self::Prefix(_, prefix) => Problem::Overlap { one: prefix.to_string(), other: owner },
         }
     }
@@ -155,6 +163,8 @@ pub(crate) fn claims_of(object: &Object, around: Around) -> Vec<(Field, Claim)> 
         Object::Node(node) => of_node(node),
         Object::Network(network) => of_network(network, around),
         Object::Port(port) => of_port(port, around),
+        Object::Service(service) => of_service(service, around.router),
+        Object::Endpoints(_) => Vec::new(),
     }
 }
 
@@ -192,5 +202,30 @@ fn of_port(port: &Port, around: Around) -> Vec<(Field, Claim)> {
     if around.reach == Reach::Bridged {
         claims.push((Field::one("mac"), Claim::Mac(around.network, port.mac)));
     }
+    claims
+}
+
+fn of_service(service: &Service, router: Option<Id>) -> Vec<(Field, Claim)> {
+    let mut claims = Vec::new();
+    let all = [
+        ("addresses", &service.addresses),
+        ("external", &service.external),
+        ("balanced", &service.balanced),
+    ];
+    for (name, addresses) in all {
+        for (i, address) in addresses.iter().enumerate() {
+            claims.extend(service.ports.iter().map(|port| {
+                let at = SocketAddr::new(*address, port.port);
+                (Field::of(name, i, ""), Claim::Listener(router, port.transport, at))
+            }));
+        }
+    }
+    for (i, port) in service.ports.iter().enumerate() {
+        let claim = |number| Claim::NodePort(port.transport, number);
+        let field = Field::of("ports", i, ".node_port");
+        claims.extend(port.node_port.map(|number| (field, claim(number))));
+    }
+    let health = service.health_port.map(|number| Claim::NodePort(Transport::Tcp, number));
+    claims.extend(health.map(|claim| (Field::one("health_port"), claim)));
     claims
 }

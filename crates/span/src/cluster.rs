@@ -5,11 +5,12 @@ use crate::claims::Claims;
 use crate::delta::{Delta, Deltas, Gathering, Ref, Step};
 use crate::domain::Domain;
 use crate::error::Refused;
+use crate::service::{EndpointsSlot, ServiceSlot};
 use crate::shared::Shared;
 use crate::table::{Id, Table};
 use osier_model::{
-    Change, Fabric, InterfaceName, Invalid, Key, NetworkName, NodeName, Object, PortKey,
-    RouterName, View,
+    Change, EndpointsKey, Fabric, InterfaceName, Invalid, Key, NetworkName, NodeName, Object,
+    PortKey, RouterName, ServiceName, View,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
@@ -22,6 +23,12 @@ pub struct Cluster {
     pub(crate) routers: Table<RouterName, RouterSlot>,
     pub(crate) networks: Table<NetworkName, NetworkSlot>,
     pub(crate) ports: Table<PortKey, PortSlot>,
+    pub(crate) services: Table<ServiceName, ServiceSlot>,
+    pub(crate) endpoints: Table<EndpointsKey, EndpointsSlot>,
+    /// Endpoints by Service, also of one that is not there yet.
+    pub(crate) slices: FxHashMap<ServiceName, FxHashSet<Id>>,
+    /// Services that every node knows.
+    pub(crate) everywhere: FxHashSet<Id>,
     pub(crate) claims: Claims,
     /// The network with the default number.
     pub(crate) default: Option<Id>,
@@ -51,6 +58,7 @@ pub(crate) struct NodeSlot {
 pub(crate) struct RouterSlot {
     pub(crate) shared: Option<Arc<Shared>>,
     pub(crate) networks: FxHashSet<Id>,
+    pub(crate) services: FxHashSet<Id>,
     /// How many ports of its networks a node has.
     pub(crate) at: FxHashMap<Id, u32>,
 }
@@ -108,7 +116,8 @@ impl Cluster {
 
     /// How many objects there are.
     pub fn len(&self) -> usize {
-        self.nodes.len() + self.routers.len() + self.networks.len() + self.ports.len()
+        let joined = self.nodes.len() + self.routers.len() + self.networks.len();
+        joined + self.ports.len() + self.services.len() + self.endpoints.len()
     }
 
     /// Whether there are none.
@@ -146,6 +155,9 @@ impl Cluster {
         let mut refs: Vec<Ref> = self.nodes.iter().map(|(id, _)| Ref::Node(id)).collect();
         for domain in self.domains_of(id) {
             self.each_of(domain, id, |object| refs.push(object));
+        }
+        for service in &self.everywhere {
+            self.each_of_service(*service, &mut |object| refs.push(object));
         }
         let objects = refs.into_iter().filter_map(|at| self.shared(at).cloned()).collect();
         Some(NodeView { node: node.clone(), fabric: self.fabric.clone(), objects })
@@ -187,6 +199,8 @@ impl Cluster {
             Key::Router(name) => self.routers.id(name).map(Ref::Router),
             Key::Network(name) => self.networks.id(name).map(Ref::Network),
             Key::Port(key) => self.ports.id(key).map(Ref::Port),
+            Key::Service(name) => self.services.id(name).map(Ref::Service),
+            Key::Endpoints(key) => self.endpoints.id(key).map(Ref::Endpoints),
         }
     }
 
@@ -196,6 +210,8 @@ impl Cluster {
             Ref::Router(id) => self.routers[id].shared.as_ref(),
             Ref::Network(id) => self.networks[id].shared.as_ref(),
             Ref::Port(id) => self.ports[id].shared.as_ref(),
+            Ref::Service(id) => self.services[id].shared.as_ref(),
+            Ref::Endpoints(id) => self.endpoints[id].shared.as_ref(),
         }
     }
 
@@ -205,6 +221,8 @@ impl Cluster {
             Ref::Router(id) => self.routers[id].shared = shared,
             Ref::Network(id) => self.networks[id].shared = shared,
             Ref::Port(id) => self.ports[id].shared = shared,
+            Ref::Service(id) => self.services[id].shared = shared,
+            Ref::Endpoints(id) => self.endpoints[id].shared = shared,
         }
     }
 
@@ -215,6 +233,13 @@ impl Cluster {
             Key::Router(name) => Ref::Router(self.routers.insert(name, RouterSlot::default())),
             Key::Network(name) => Ref::Network(self.networks.insert(name, NetworkSlot::default())),
             Key::Port(key) => Ref::Port(self.ports.insert(key, PortSlot::default())),
+            Key::Service(name) => {
+                let slot = ServiceSlot::new(name.clone());
+                Ref::Service(self.services.insert(name, slot))
+            }
+            Key::Endpoints(key) => {
+                Ref::Endpoints(self.endpoints.insert(key, EndpointsSlot::default()))
+            }
         }
     }
 
@@ -224,6 +249,8 @@ impl Cluster {
             Key::Router(name) => self.routers.remove(name),
             Key::Network(name) => self.networks.remove(name),
             Key::Port(key) => self.ports.remove(key),
+            Key::Service(name) => self.services.remove(name),
+            Key::Endpoints(key) => self.endpoints.remove(key),
         }
     }
 
@@ -256,6 +283,13 @@ impl Cluster {
                     network.router = Some(name.clone());
                 }
             }
+            Object::Service(service) => {
+                let router = service.router.as_ref().and_then(|name| self.routers.key(name));
+                if let Some(name) = router {
+                    service.router = Some(name.clone());
+                }
+            }
+            Object::Endpoints(endpoints) => self.intern_endpoints(endpoints),
             Object::Node(_) | Object::Router(_) => {}
         }
         object

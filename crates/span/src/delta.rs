@@ -85,6 +85,8 @@ pub(crate) enum Ref {
     Router(Id),
     Network(Id),
     Port(Id),
+    Service(Id),
+    Endpoints(Id),
 }
 
 /// Whether a node had an object before the change, and has it now.

@@ -46,10 +46,14 @@ impl Cluster {
                 Ref::Router(id) => self.tell(Domain::Router(id), item.at, out),
                 Ref::Network(id) => self.enact_network(id, out),
                 Ref::Port(id) => self.enact_port(id, out),
+                Ref::Service(id) => self.enact_service(id, out),
+                Ref::Endpoints(id) => self.enact_endpoints(id, new, out),
             }
         }
         for item in batch.items.iter().rev().filter(|item| item.now.is_none()) {
             match item.at {
+                Ref::Endpoints(id) => self.retract_endpoints(id, &item.key, out),
+                Ref::Service(id) => self.move_service(id, None, out),
                 Ref::Port(id) => self.unplace(id, out),
                 Ref::Network(id) => self.detach(id, out),
                 Ref::Router(_) => {}
@@ -133,7 +137,7 @@ impl Cluster {
         }
     }
 
-    fn members(&self, domain: Domain) -> Vec<Id> {
+    pub(crate) fn members(&self, domain: Domain) -> Vec<Id> {
         match self.is_everywhere(domain) {
             true => self.nodes.iter().map(|(id, _)| id).collect(),
             false => self.counts(domain).keys().copied().collect(),
@@ -168,6 +172,9 @@ impl Cluster {
                 each(Ref::Router(id));
                 for network in &self.routers[id].networks {
                     self.each_of_network(*network, node, &mut each);
+                }
+                for service in &self.routers[id].services {
+                    self.each_of_service(*service, &mut each);
                 }
             }
         }

@@ -8,7 +8,8 @@
 //! router. A node is in a domain if one of its ports is; all nodes are in the domain of the default
 //! network, because a pod may be born there at any moment. A node must know every node (each is a
 //! route of the default network), and of its domains the router, the networks and their ports. Of
-//! the default network it needs only its own ports: the others are behind their nodes' blocks.
+//! the default network it needs only its own ports: the others are behind their nodes' blocks. It
+//! knows the Services of its domains' routers, with all their endpoints, and those of no named router.
 //!
 //! A change costs what it changes, times the nodes that must hear of it: counts and indices, never
 //! a scan of the cluster. An object is kept once and shared by all that send it.
@@ -19,6 +20,7 @@ mod cluster;
 mod delta;
 mod domain;
 mod error;
+mod service;
 mod shared;
 mod table;
 

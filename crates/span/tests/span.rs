@@ -15,6 +15,7 @@ const NODES: u8 = 4;
 const ROUTERS: u8 = 3;
 const NETWORKS: u8 = 5;
 const PORTS: u8 = 9;
+const SERVICES: u8 = 4;
 
 fn object(value: Value) -> Object {
     serde_json::from_value(value).unwrap()
@@ -63,8 +64,44 @@ fn port() -> impl Strategy<Value = Object> {
     })
 }
 
+fn service() -> impl Strategy<Value = Object> {
+    (0..SERVICES, 0..20_u8, 0..=ROUTERS, 0..40_u8, 0..20_u8).prop_map(
+        |(n, mut address, router, other, node_port)| {
+            address = if address < SERVICES { address } else { n };
+            let external = match other {
+                // A pod's, a node's, another Service's.
+                0 => vec!["10.1.1.7".to_owned()],
+                1 => vec!["192.0.2.1".to_owned()],
+                2..5 => vec![format!("10.96.0.{other}")],
+                5..20 => vec![format!("198.51.100.{n}")],
+                _ => Vec::new(),
+            };
+            let mut value = json!({"kind": "service", "name": format!("s{n}"),
+                "addresses": [if other == 20 { "192.0.2.1".to_owned() } else { format!("10.96.0.{address}") }],
+                "ports": [{"port": 80, "transport": if other % 2 == 0 { "tcp" } else { "udp" },
+                    "node_port": (node_port < 10).then(|| 30000 + u16::from(node_port))}]});
+            value[if n % 2 == 0 { "external" } else { "balanced" }] = json!(external);
+            if router < ROUTERS {
+                value["router"] = json!(format!("r{router}"));
+            }
+            if other == 30 {
+                value["health_port"] = json!(30000);
+            }
+            object(value)
+        },
+    )
+}
+
+fn endpoints() -> impl Strategy<Value = Object> {
+    (0..SERVICES, 0..3_u8, 0..9_u8).prop_map(|(service, slice, address)| {
+        object(json!({"kind": "endpoints", "service": format!("s{service}"),
+            "slice": format!("s{service}-{slice}"), "ports": [{"port": 8080}],
+            "endpoints": [{"address": format!("10.1.0.{}", address + 1), "node": "n1"}]}))
+    })
+}
+
 fn change() -> impl Strategy<Value = Change> {
-    let put = prop_oneof![2 => node(), 2 => router(), 4 => network(), 8 => port()];
+    let put = prop_oneof![2 => node(), 2 => router(), 4 => network(), 8 => port(), 4 => service(), 4 => endpoints()];
     let gone = prop_oneof![
         (0..NODES).prop_map(|n| json!({"kind": "node", "name": format!("n{n}")})),
         (0..ROUTERS).prop_map(|n| json!({"kind": "router", "name": format!("r{n}")})),
@@ -75,6 +112,9 @@ fn change() -> impl Strategy<Value = Change> {
         (0..PORTS).prop_map(
             |n| json!({"kind": "port", "name": {"device": format!("p{n}"), "interface": "eth0"}})
         ),
+        (0..SERVICES).prop_map(|n| json!({"kind": "service", "name": format!("s{n}")})),
+        (0..SERVICES, 0..3_u8).prop_map(|(n, slice)| json!({"kind": "endpoints",
+            "name": {"service": format!("s{n}"), "slice": format!("s{n}-{slice}")}})),
     ];
     let gone = gone.prop_map(|key| Change::Delete(serde_json::from_value::<Key>(key).unwrap()));
     prop_oneof![3 => put.prop_map(Change::Put), 1 => gone]
@@ -139,6 +179,11 @@ fn check_steps(view: &View, delta: &Delta) -> Result<(), TestCaseError> {
             Key::Router(name) => view.routers().get(name).cloned().map(Object::Router),
             Key::Network(name) => view.networks().get(name).cloned().map(Object::Network),
             Key::Port(key) => view.ports().get(key).cloned().map(Object::Port),
+            Key::Service(name) => view.services().get(name).cloned().map(Object::Service),
+            Key::Endpoints(key) => {
+                let mut slices = view.endpoints_of(&key.service);
+                slices.find(|slice| slice.key == *key).cloned().map(Object::Endpoints)
+            }
         };
         prop_assert_eq!(was.as_ref(), step.was.as_ref().map(|s| s.object()), "{}", key);
         let now = step.now.as_ref().map(|s| s.object());
@@ -184,7 +229,9 @@ fn run(first: Vec<Change>, batches: Vec<Vec<Change>>) -> Result<(), TestCaseErro
             let count = count.nodes().len()
                 + count.routers().len()
                 + count.networks().len()
-                + count.ports().len();
+                + count.ports().len()
+                + count.services().len()
+                + count.endpoints().values().map(BTreeMap::len).sum::<usize>();
             prop_assert_eq!(fresh.objects.len(), count, "an object stands twice");
         }
     }
@@ -282,11 +329,56 @@ fn errors_name_object_field_and_rival_and_change_nothing() {
             "router r1 cannot go: network l2 needs it",
         ),
     ] {
-        let refused =
-            cluster.apply(vec![put(json!({"kind": "router", "name": "r8", "vrf": 8})), change]);
-        let refused = refused.unwrap_err().to_string();
-        // Which network is named does not matter.
-        assert_eq!(refused.replace("network l3 needs", "network l2 needs"), said);
+        refuses(&mut cluster, change, said);
+        assert_eq!(cluster.len(), count);
+    }
+}
+
+fn refuses(cluster: &mut Cluster, change: Change, said: &str) {
+    let good = put(json!({"kind": "router", "name": "r8", "vrf": 8}));
+    let refused = cluster.apply(vec![good, change]).unwrap_err().to_string();
+    // Which network is named does not matter.
+    assert_eq!(refused.replace("network l3 needs", "network l2 needs"), said);
+}
+
+#[test]
+fn what_a_service_listens_on_is_its_own() {
+    let mut cluster = Cluster::new(fabric()).unwrap();
+    cluster.apply(furnished()).unwrap();
+    let service = |name: &str, address: &str, port: u16, node_port: u16| {
+        put(json!({"kind": "service", "name": name, "addresses": [address],
+            "ports": [{"port": port, "node_port": node_port}]}))
+    };
+    cluster.apply(vec![service("shop:a", "10.96.0.1", 9, 30001)]).unwrap();
+    let routed = json!({"kind": "service", "name": "x", "router": "r2", "ports": []});
+    cluster.apply(vec![put(routed)]).unwrap();
+    let delete =
+        Change::Delete(serde_json::from_value(json!({"kind": "router", "name": "r2"})).unwrap());
+    let count = cluster.len();
+    for (change, said) in [
+        (
+            service("shop:b", "10.96.0.1", 9, 30002),
+            "service shop:b: addresses[0]: 10.96.0.1:9/tcp is service shop:a's already",
+        ),
+        (
+            service("shop:b", "10.96.0.2", 9, 30001),
+            "service shop:b: ports[0].node_port: 30001/tcp is service shop:a's already",
+        ),
+        (
+            service("shop:b", "10.1.2.9", 9, 30002),
+            "service shop:b: addresses[0]: 10.1.2.9 is node n2's already",
+        ),
+        (
+            service("shop:b", "192.0.2.1", 9, 30002),
+            "service shop:b: addresses[0]: 192.0.2.1 is node n0's already",
+        ),
+        (
+            put(json!({"kind": "service", "name": "x", "router": "r9", "ports": []})),
+            "service x: router: there is no router r9",
+        ),
+        (delete, "router r2 cannot go: service x needs it"),
+    ] {
+        refuses(&mut cluster, change, said);
         assert_eq!(cluster.len(), count);
     }
 }

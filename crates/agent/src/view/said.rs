@@ -167,6 +167,11 @@ fn object_of(view: &View, key: &Key) -> Option<Object> {
         Key::Router(name) => view.routers().get(name).cloned().map(Object::Router),
         Key::Network(name) => view.networks().get(name).cloned().map(Object::Network),
         Key::Port(key) => view.ports().get(key).cloned().map(Object::Port),
+        Key::Service(name) => view.services().get(name).cloned().map(Object::Service),
+        Key::Endpoints(key) => {
+            let slices = view.endpoints().get(&key.service);
+            slices.and_then(|slices| slices.get(&key.slice)).cloned().map(Object::Endpoints)
+        }
     }
 }
 
@@ -175,7 +180,10 @@ fn objects(view: &View) -> BTreeMap<Key, Object> {
     let routers = view.routers().values().cloned().map(Object::Router);
     let networks = view.networks().values().cloned().map(Object::Network);
     let ports = view.ports().values().cloned().map(Object::Port);
-    let all = nodes.chain(routers).chain(networks).chain(ports);
+    let services = view.services().values().cloned().map(Object::Service);
+    let slices = view.endpoints().values().flat_map(BTreeMap::values);
+    let endpoints = slices.cloned().map(Object::Endpoints);
+    let all = nodes.chain(routers).chain(networks).chain(ports).chain(services).chain(endpoints);
     all.map(|object| (object.key(), object)).collect()
 }
 

@@ -281,6 +281,7 @@ impl State {
                 allocator.set_network(&network.name, Some((network, pools)));
             }
             Object::Port(port) => allocator.note_addresses(&port.network, &port.addresses),
+            Object::Service(_) | Object::Endpoints(_) => {}
         }
     }
 
@@ -292,6 +293,7 @@ impl State {
             Object::Router(router) => allocator.free_number(Number::Vrf, router.vrf.0.into()),
             Object::Network(network) => allocator.free_number(Number::Vni, network.vni.get()),
             Object::Port(port) => allocator.free_addresses(&port.network, &port.addresses),
+            Object::Service(_) | Object::Endpoints(_) => {}
         }
     }
 

@@ -1,8 +1,9 @@
 //! The span and the rules by their definitions, with loops over everything.
 
-use osier_model::{Fabric, Key, Network, NodeName, Object, Port, Reach, View};
+use osier_model::{Fabric, Key, Network, NodeName, Object, Port, Reach, Service, Transport, View};
 use osier_span::DEFAULT_VNI;
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
 pub(crate) type Objects = BTreeMap<Key, Object>;
 
@@ -25,7 +26,15 @@ pub(crate) fn view(objects: &Objects, node: &NodeName, fabric: &Fabric) -> View 
         local.iter().any(|l| l.name == n.name)
             || n.router.as_ref().is_some_and(|r| routers.contains(r))
     };
+    let needs_service =
+        |service: &Service| service.router.as_ref().is_none_or(|router| routers.contains(router));
     let needs = |object: &Object| match object {
+        Object::Service(service) => needs_service(service),
+        Object::Endpoints(endpoints) => {
+            let service = objects.get(&Key::Service(endpoints.key.service.clone()));
+            service
+                .is_some_and(|s| if let Object::Service(s) = s { needs_service(s) } else { false })
+        }
         Object::Node(_) => true,
         Object::Router(router) => routers.contains(&router.name),
         Object::Network(network) => needs_network(network),
@@ -50,7 +59,13 @@ pub(crate) fn valid(objects: &Objects, before: &Objects) -> bool {
     let pairs = (0..all.len()).flat_map(|i| (0..i).map(move |j| (i, j)));
     let network = |p: &Port| networks(objects).find(|n| n.name == p.network);
     let known = objects.values().all(|object| match object {
-        Object::Node(_) | Object::Router(_) => true,
+        Object::Node(_) | Object::Router(_) | Object::Endpoints(_) => true,
+        Object::Service(s) => {
+            let router = s.router.as_ref();
+            let new = before.get(&object.key()) != Some(object);
+            router.is_none_or(|r| objects.contains_key(&Key::Router(r.clone())))
+                && !(new && router.is_none() && all.iter().any(|o| meets(s, o)))
+        }
         Object::Network(n) => {
             n.router.as_ref().is_none_or(|r| objects.contains_key(&Key::Router(r.clone())))
         }
@@ -95,6 +110,10 @@ pub(crate) fn valid(objects: &Objects, before: &Objects) -> bool {
                     |x: &osier_model::Subnet| b.subnets.iter().any(|y| overlap(&x.cidr, &y.cidr));
                 a.vni != b.vni && !(together && a.subnets.iter().any(meet))
             }
+            (Object::Service(a), Object::Service(b)) => {
+                (a.router != b.router || listeners(a).is_disjoint(&listeners(b)))
+                    && node_ports(a).is_disjoint(&node_ports(b))
+            }
             (Object::Port(a), Object::Port(b)) if a.network == b.network => {
                 let bridged = network(a).is_some_and(|n| n.reach == Reach::Bridged);
                 let same = a.addresses.iter().any(|x| b.addresses.contains(x));
@@ -102,4 +121,23 @@ pub(crate) fn valid(objects: &Objects, before: &Objects) -> bool {
             }
             _ => true,
         })
+}
+
+fn listeners(service: &Service) -> BTreeSet<(IpAddr, Transport, u16)> {
+    let addresses = service.addresses.iter().chain(&service.external).chain(&service.balanced);
+    let of = |a: &IpAddr| service.ports.iter().map(|p| (*a, p.transport, p.port)).collect();
+    addresses.flat_map(|a| -> Vec<_> { of(a) }).collect()
+}
+
+fn node_ports(service: &Service) -> BTreeSet<(Transport, u16)> {
+    let ports = service.ports.iter().filter_map(|p| Some((p.transport, p.node_port?)));
+    ports.chain(service.health_port.map(|port| (Transport::Tcp, port))).collect()
+}
+
+/// Whether a Service's addresses are pods' or a node's.
+fn meets(service: &Service, other: &Object) -> bool {
+    let Object::Node(node) = other else { return false };
+    let mut all = service.addresses.iter().chain(&service.external).chain(&service.balanced);
+    all.any(|a| node.blocks.iter().any(|b| b.contains(a)))
+        || service.addresses.iter().any(|a| node.tunnel == *a || node.addresses.contains(a))
 }
