@@ -340,7 +340,11 @@ impl Reports for Nodes {
             let ends = SystemTime::UNIX_EPOCH + Duration::from_secs(expires);
             self.metrics.certificate(node.as_str(), ends);
         }
-        self.engine.told(node, &report.ports);
+        // What was said before a restore says nothing of what came after it.
+        let epoch = self.hub.wanted(node).map(|wanted| wanted.epoch);
+        if report.affirmed.is_some() && report.affirmed == epoch {
+            self.engine.told(node, &report.ports);
+        }
         self.heard(node, |heard| heard.report = Some(report));
     }
 

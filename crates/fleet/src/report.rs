@@ -30,6 +30,9 @@ pub struct Fault {
 pub struct Report {
     /// Ports of the node that it made itself.
     pub ports: Vec<Port>,
+    /// The history of the model (epoch) that was told of all that the node uses: whoever gives
+    /// addresses may rely on that. A report that is older than a restore names another one.
+    pub affirmed: Option<u64>,
     /// Tunnels to other nodes.
     pub tunnels: Vec<TunnelHealth>,
     /// Versions: `agent`, `ovs`, `kernel` and so on.

@@ -36,6 +36,8 @@ pub(super) struct Grants {
     revision: AtomicU64,
     /// Counts histories of the model: each may not know what the one before knew.
     histories: AtomicU64,
+    /// The history that was told of all that is used; 0 if none was.
+    affirmed: AtomicU64,
 }
 
 /// What is not kept is given back.
@@ -59,6 +61,7 @@ impl Grants {
             epoch: AtomicU64::new(0),
             revision: AtomicU64::new(0),
             histories: AtomicU64::new(0),
+            affirmed: AtomicU64::new(0),
         }
     }
 
@@ -93,13 +96,21 @@ impl Grants {
         }
     }
 
+    /// The history of the model that was told of all that is used.
+    pub(super) fn affirmed(&self) -> Option<u64> {
+        Some(self.affirmed.load(Ordering::SeqCst)).filter(|epoch| *epoch != 0)
+    }
+
     /// Gives back what is owed, for ever.
     pub(super) async fn run(&self) {
-        let mut affirmed = self.histories.load(Ordering::SeqCst);
+        // Also at the first history: whoever starts may meet a store that was restored meanwhile.
+        let mut affirmed = 0;
         loop {
             let history = self.histories.load(Ordering::SeqCst);
+            let epoch = self.epoch.load(Ordering::SeqCst);
             if history != affirmed && self.affirm().await {
                 affirmed = history;
+                self.affirmed.store(epoch, Ordering::SeqCst);
             }
             let mut later = history != affirmed;
             let back = self.journal().with(|owed| owed == Owed::Back);

@@ -73,7 +73,7 @@ pub(crate) async fn run(
         answers.begin(ports.clone());
         grants.settle(&ports);
         tokio::join!(
-            report::run(&config, &ports, &client, probes.subscribe()),
+            report::run(&config, &ports, &client, &grants, probes.subscribe()),
             probe::run(ports.switch(), &probes),
             conflist::keep(&config, &ports),
             grants.run(),

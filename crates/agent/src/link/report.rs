@@ -1,5 +1,6 @@
 //! What the agent tells of its node: the ports that live, versions, and what is wrong.
 
+use super::granting::Grants;
 use super::probe::Probes;
 use crate::config::Config;
 use crate::ports::Ports;
@@ -21,6 +22,7 @@ pub(super) async fn run(
     config: &Config,
     ports: &Ports,
     client: &ControllerClient,
+    grants: &Grants,
     probes: watch::Receiver<Probes>,
 ) {
     let mut told: Option<(Report, Instant)> = None;
@@ -33,6 +35,7 @@ pub(super) async fn run(
         let expires = state.certificate_expires.and_then(seconds);
         let report = Report {
             ports: ports.living().iter().map(|port| ports.object(port)).collect(),
+            affirmed: grants.affirmed(),
             tunnels: tunnels(&probes.borrow()),
             versions: versions.clone(),
             problems: problems(config, ports).await,

@@ -14,6 +14,7 @@ use osier_fleet::client::{
 use osier_model::{Change, NodeName, Object, View};
 use serde_json::json;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tempfile::TempDir;
@@ -28,6 +29,7 @@ pub(crate) fn token(rig: &Rig, node: &str, address: &str) -> Token {
 /// An agent that makes everything real at once.
 pub(crate) struct Agent {
     view: Arc<Mutex<Option<View>>>,
+    epoch: Arc<AtomicU64>,
     pub(crate) client: ControllerClient,
     /// Keeps what it has on disk.
     folder: Option<TempDir>,
@@ -58,16 +60,22 @@ impl Agent {
             ..ClientOptions::new(node.clone())
         };
         let view = Arc::new(Mutex::new(None));
-        let shared = Arc::clone(&view);
+        let epoch = Arc::new(AtomicU64::new(0));
+        let (shared, heard) = (Arc::clone(&view), Arc::clone(&epoch));
         let client = rig.runtime.block_on(async move {
             let answers = Arc::new(Oracle(node.clone()));
             let transport = Arc::new(transport);
             let (client, updates) =
                 ControllerClient::start_answering(options, transport, answers).await;
-            tokio::spawn(apply(client.clone(), node, updates, shared));
+            tokio::spawn(apply(client.clone(), node, updates, shared, heard));
             client
         });
-        Self { view, client, folder: None }
+        Self { view, epoch, client, folder: None }
+    }
+
+    /// The history of the model that its view is of.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::SeqCst)
     }
 
     pub(crate) fn has(&self, port: &str) -> bool {
@@ -81,6 +89,7 @@ async fn apply(
     node: NodeName,
     mut updates: mpsc::Receiver<ViewUpdate>,
     view: Arc<Mutex<Option<View>>>,
+    epoch: Arc<AtomicU64>,
 ) {
     while let Some(update) = updates.recv().await {
         let mut view = view.lock().unwrap();
@@ -100,6 +109,7 @@ async fn apply(
                 }
             }
         }
+        epoch.store(update.epoch, Ordering::SeqCst);
         client.applied(update.position(), Vec::new());
     }
 }

@@ -2,8 +2,8 @@
 
 use crate::agent::{Agent, token};
 use crate::rig::{Rig, resource, until};
-use osier_fleet::Token;
 use osier_fleet::client::{Credentials, JoinError, join};
+use osier_fleet::{Report, Token};
 use serde_json::{Value, json};
 
 fn node_status(rig: &Rig, name: &str) -> Value {
@@ -114,4 +114,31 @@ fn a_restored_backup_is_noticed() {
     let old = list["metadata"]["resourceVersion"].as_str().unwrap();
     rig.get(&format!("/ports?watch=true&resourceVersion={old}")).refused(410, "Gone");
     until("convergence", || (node_status(&rig, "n1")["converged"] == true).then_some(()));
+}
+
+#[test]
+fn what_a_node_said_before_a_restore_says_nothing_of_what_came_after_it() {
+    let mut rig = Rig::with(|config| config.allocation.cool_down_seconds = 600);
+    rig.apply(&[
+        resource("Node", "n1", &json!({"tunnel": "192.0.2.1"})),
+        resource("Network", "blue", &json!({"subnets": [{"cidr": "10.5.0.0/24"}]})),
+    ]);
+    let agent = Agent::join(&rig, "n1");
+    let before = until("the view", || Some(agent.epoch()).filter(|epoch| *epoch != 0));
+    agent.client.report(Report { affirmed: Some(before), ..Report::default() });
+    let backup = rig.curl("/backup", &["-X", "POST"], None).expect(201);
+    rig.stop();
+    std::fs::copy(backup["path"].as_str().unwrap(), rig.config.store()).unwrap();
+    rig.start();
+    // It comes back, says again what it said last, and has applied what it is told now.
+    let after = until("the other history", || Some(agent.epoch()).filter(|epoch| *epoch != before));
+    until("convergence", || (node_status(&rig, "n1")["converged"] == true).then_some(()));
+    let port = resource("Port", "shop:new", &json!({"network": "blue", "node": "n1"}));
+    let body = json!({"items": [port]});
+    let said = rig.send("POST", "/apply", &body).refused(503, "Unavailable");
+    assert!(said.contains("restored") && said.contains("n1"), "{said}");
+    agent.client.report(Report { affirmed: Some(after), ..Report::default() });
+    until("the address to be given", || {
+        (rig.send("POST", "/apply", &body).status == 200).then_some(())
+    });
 }

@@ -38,7 +38,6 @@ impl Cluster {
 }
 
 #[test]
-#[ignore = "a known fault: a node that is silent for long after a restore may lose an address"]
 fn an_older_store_learns_from_its_nodes_what_is_in_use() {
     let mut cluster = Cluster::up();
     let traffic = cluster.traffic();
