@@ -206,13 +206,7 @@ impl Controller {
             api::serve(Arc::new(api), api_listener, tls).await;
             "the API"
         });
-        parts.spawn(async move {
-            tokio::select! {
-                () = certificates.keep() => {}
-                () = stopped(renewing) => {}
-            }
-            "the renewal of certificates"
-        });
+        parts.spawn(renew(certificates, renewing));
         tracing::info!(resources, took_ms = took.as_millis(), term, "the model is read");
         Ok(Self {
             api: addresses.0,
@@ -343,6 +337,14 @@ impl Fleet<'_> {
         });
         agents
     }
+}
+
+async fn renew(certificates: Arc<Certificates>, stopping: watch::Receiver<bool>) -> &'static str {
+    tokio::select! {
+        () = certificates.keep() => {}
+        () = stopped(stopping) => {}
+    }
+    "the renewal of certificates"
 }
 
 async fn stopped(mut stopping: watch::Receiver<bool>) {
