@@ -59,7 +59,7 @@ soak: packages ## the long suites, not in CI
 	OSIER_SOAK=1 $(CARGO) test --release --workspace --locked -- --ignored soak --nocapture
 
 KUBELAB = $(or $(CARGO_TARGET_DIR),target)/debug/kubelab
-# What a cluster is to be like: NODES=n, DUAL=1, PROXY=iptables|nftables|none, CNI=osier|bridge|none.
+# What a cluster is to be like: NODES=n, DUAL=1, PROXY=iptables|nftables|osier|none, CNI=osier|bridge|none.
 CLUSTER = --nodes $(or $(NODES),2) --proxy $(or $(PROXY),iptables) --cni $(or $(CNI),osier)
 with_osier = $(filter osier,$(or $(CNI),osier))
 

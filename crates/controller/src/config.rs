@@ -2,7 +2,9 @@
 
 mod kubernetes;
 
-pub use kubernetes::{AddressSource, BlockMasks, BlockRest, KubernetesConfig, LeaseConfig};
+pub use kubernetes::{
+    AddressSource, BlockMasks, BlockRest, KubernetesConfig, LeaseConfig, Services,
+};
 
 use crate::engine::AllocationRules;
 use serde::Deserialize;

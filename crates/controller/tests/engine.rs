@@ -80,10 +80,32 @@ fn port() -> impl Strategy<Value = Value> {
     })
 }
 
+fn service() -> impl Strategy<Value = Value> {
+    (0..6_u8, prop::option::of(0..8_u8), 80..82_u16).prop_map(|(n, address, port)| {
+        let mut spec = json!({"ports": [{"port": port}]});
+        if let Some(address) = address {
+            spec["addresses"] = json!([format!("10.96.0.{address}")]);
+        }
+        resource("Service", &format!("ns:svc{n}"), &spec)
+    })
+}
+
+fn endpoints() -> impl Strategy<Value = Value> {
+    (0..6_u8, 0..6_u8, 1..9_u8).prop_map(|(n, service, address)| {
+        let endpoints = json!([{"address": format!("10.1.0.{address}")}]);
+        let spec = json!({"service": format!("ns:svc{service}"), "ports": [{"port": 8080}],
+            "endpoints": endpoints});
+        resource("Endpoints", &format!("ns:slice{n}"), &spec)
+    })
+}
+
 fn fabric() -> impl Strategy<Value = Value> {
     (0..2_u8).prop_map(|n| {
         let cluster = [json!(["10.1.0.0/21"]), json!(["10.1.0.0/22", "fd01::/60"])];
-        resource("Fabric", "default", &json!({"cluster": cluster[usize::from(n)]}))
+        let services = [json!([]), json!(["10.96.0.0/29", "fd96::/125"])];
+        let n = usize::from(n);
+        let spec = json!({"cluster": cluster[n], "services": services[n]});
+        resource("Fabric", "default", &spec)
     })
 }
 
@@ -94,6 +116,8 @@ fn any_resource() -> impl Strategy<Value = Value> {
         1 => pool(),
         3 => network(),
         6 => port(),
+        3 => service(),
+        2 => endpoints(),
         1 => fabric(),
     ]
 }
@@ -137,6 +161,7 @@ fn views(engine: &Engine) -> BTreeMap<String, View> {
 /// What must hold of all that is stored, whatever was written.
 fn check(stored: &BTreeMap<String, Resource>, engine: &Engine) {
     let (mut vnis, mut vrfs) = (BTreeSet::new(), BTreeSet::new());
+    let mut listeners = BTreeSet::new();
     let (mut addresses, mut blocks) = (BTreeSet::new(), Vec::<ipnet::IpNet>::new());
     for resource in stored.values() {
         let modelled = resource.to_model().unwrap();
@@ -158,7 +183,15 @@ fn check(stored: &BTreeMap<String, Resource>, engine: &Engine) {
                     assert!(addresses.insert((port.network.clone(), address)), "{address}");
                 }
             }
-            Object::Service(_) | Object::Endpoints(_) => {}
+            // Who chooses an address may share it with another, but for its ports.
+            Object::Service(service) => {
+                for (address, port) in
+                    service.addresses.iter().flat_map(|a| service.ports.iter().map(move |p| (a, p)))
+                {
+                    assert!(listeners.insert((*address, port.port)), "{address}");
+                }
+            }
+            Object::Endpoints(_) => {}
         }
     }
 }
@@ -286,6 +319,46 @@ fn writers_at_once_get_different_addresses() {
         }
         assert_eq!(addresses.len(), 400);
         println!("200 writes in {} commits", revisions.len());
+    });
+}
+
+/// Services get addresses of the fabric's, also of a prefix that is new, and none that is another's.
+#[test]
+fn services_get_addresses_of_the_fabric() {
+    runtime().block_on(async {
+        let store = Arc::new(Memory::new(osier_store::Epoch(7), osier_store::History::default()));
+        let Started { engine, .. } = start(&store).await;
+        let write = async |kind: &str, name: &str, spec: Value| {
+            let written = engine.write(Write::one(apply(&resource(kind, name, &spec)))).await?;
+            Ok::<_, WriteError>(match written.outcomes.into_iter().next().unwrap().resource {
+                Some(Resource::Service(service)) => service.status.addresses,
+                _ => Vec::new(),
+            })
+        };
+        let ports = json!([{"port": 80}]);
+        let chosen = json!({"ports": ports, "addresses": ["10.96.0.1"]});
+        write("Service", "ns:a", chosen).await.unwrap();
+        assert_eq!(
+            write("Service", "ns:none", json!({"ports": ports})).await.unwrap(),
+            [] as [std::net::IpAddr; 0]
+        );
+        let fabric = json!({"services": ["10.96.0.0/30", "fd96::/112"]});
+        write("Fabric", "default", fabric).await.unwrap();
+        let given = write("Service", "ns:b", json!({"ports": ports})).await.unwrap();
+        let text: Vec<String> = given.iter().map(ToString::to_string).collect();
+        assert_eq!(text, ["10.96.0.2", "fd96::1"], "10.96.0.1 is another's");
+        assert_eq!(
+            write("Service", "ns:b", json!({"ports": [{"port": 81}]})).await.unwrap(),
+            given
+        );
+        let full = write("Service", "ns:c", json!({"ports": ports})).await.unwrap_err();
+        assert!(matches!(full, WriteError::Exhausted { .. }), "{full}");
+        for name in ["ns:a", "ns:b"] {
+            let name = name.to_owned();
+            let delete = Operation::Delete { kind: Kind::Service, name, version: None };
+            engine.write(Write::one(delete)).await.unwrap();
+        }
+        assert_eq!(write("Service", "ns:c", json!({"ports": ports})).await.unwrap().len(), 2);
     });
 }
 

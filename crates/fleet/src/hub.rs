@@ -7,7 +7,7 @@
 use crate::views::{Event, UnknownNode, Views};
 use crate::wire::{Digest, Position, fabric_bytes, payload};
 use futures_util::stream::{BoxStream, StreamExt, unfold};
-use osier_model::{Change, Fabric, Key, NetworkName, NodeName};
+use osier_model::{Change, EndpointState, Fabric, Key, NetworkName, NodeName, ServiceName};
 use osier_span::{Cluster, Deltas, NodeView, Refused, Shared, Step};
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
@@ -155,6 +155,23 @@ impl Hub {
     /// Who has an address in a network.
     pub fn holder(&self, network: &NetworkName, address: IpAddr) -> Option<Key> {
         self.lock().cluster.holder(network, address)
+    }
+
+    /// Whether a Service answers at an address.
+    pub fn is_service_address(&self, address: IpAddr) -> bool {
+        self.lock().cluster.is_service_address(address)
+    }
+
+    /// How many endpoints of a Service are ready, and how many it has: of the family that has more.
+    pub fn endpoints_of(&self, service: &ServiceName) -> (usize, usize) {
+        let state = self.lock();
+        let mut families = [(0, 0); 2];
+        for endpoint in state.cluster.endpoints_of(service).flat_map(|slice| &slice.endpoints) {
+            let (ready, all) = &mut families[usize::from(endpoint.address.is_ipv6())];
+            *ready += usize::from(endpoint.state == EndpointState::Ready);
+            *all += 1;
+        }
+        families.into_iter().max_by_key(|(ready, all)| (*all, *ready)).unwrap_or_default()
     }
 
     /// The nodes' names.

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use osier_kubelab::{Cluster, Osier, Proxy, Settings, Suite};
+use osier_kubelab::{Cluster, Osier, Proxy, SERVICES, Settings, Suite};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -62,7 +62,7 @@ pub(crate) struct ClusterArguments {
     /// IPv4 and IPv6
     #[arg(long)]
     pub(crate) dual: bool,
-    /// The nodes' kube-proxy
+    /// Who makes Services real
     #[arg(long, value_enum, default_value_t = ProxyArgument::Iptables)]
     pub(crate) proxy: ProxyArgument,
     /// The pods' network
@@ -76,6 +76,8 @@ pub(crate) enum ProxyArgument {
     None,
     Iptables,
     Nftables,
+    /// Osier itself, without any kube-proxy
+    Osier,
 }
 
 /// What connects pods.
@@ -123,7 +125,7 @@ impl ClusterArguments {
             nodes: self.nodes,
             dual: self.dual,
             proxy: match self.proxy {
-                ProxyArgument::None => Proxy::None,
+                ProxyArgument::None | ProxyArgument::Osier => Proxy::None,
                 ProxyArgument::Iptables => Proxy::Iptables,
                 ProxyArgument::Nftables => Proxy::Nftables,
             },
@@ -139,7 +141,7 @@ impl ClusterArguments {
         match self.cni {
             Network::None => return Ok(cluster),
             Network::Bridge => cluster.install_reference_network()?,
-            Network::Osier => cluster.install_osier(&Self::osier(&cluster)?)?,
+            Network::Osier => cluster.install_osier(&self.osier(&cluster)?)?,
         }
         cluster.tell("nodes ready");
         // It asks the API server by the address of a service.
@@ -150,10 +152,14 @@ impl ClusterArguments {
         Ok(cluster)
     }
 
-    fn osier(cluster: &Cluster) -> Result<Osier> {
+    fn osier(&self, cluster: &Cluster) -> Result<Osier> {
         let this = std::env::current_exe()?;
         let programs = this.parent().context("a program lies in a folder")?;
-        Osier::of_programs(cluster.lab(), programs, env!("CARGO_PKG_VERSION"), &["datapath=netdev"])
+        let mut values = vec!["datapath=netdev"];
+        if matches!(self.proxy, ProxyArgument::Osier) {
+            values.extend(SERVICES);
+        }
+        Osier::of_programs(cluster.lab(), programs, env!("CARGO_PKG_VERSION"), &values)
             .context("Osier cannot be packed: build osier, osier-cni and xtask beside this program")
     }
 

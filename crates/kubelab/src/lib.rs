@@ -64,7 +64,7 @@ pub use install::{Kubernetes, VERSION};
 pub use layout::{Layout, Place};
 pub use machine::Machine;
 pub use node::Node;
-pub use osier::Osier;
+pub use osier::{Osier, SERVICES};
 pub use osier_testbed::{Command, Signal, Timeout, wait_until};
 pub use report::{Difference, Outcome, Report, ReportError, Spec};
 pub use settings::{Proxy, Settings};

@@ -9,6 +9,10 @@ use std::time::Duration;
 /// How long each step may take on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(3);
 
+/// Values with which Osier makes Services real: the controller finds the API server without them.
+pub const SERVICES: [&str; 3] =
+    ["services=osier", "apiServer.host=172.22.0.1", "apiServer.port=6443"];
+
 /// What a user has in hand.
 #[derive(Debug, Clone)]
 pub struct Osier {

@@ -9,6 +9,7 @@ use futures_util::future::join_all;
 use osier_controller::{Engine, Operation, Write, WriteError};
 use osier_resource::{Kind, Resource};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// Writes at once: the engine makes as many in one round.
 const AT_ONCE: usize = 64;
@@ -19,7 +20,7 @@ pub(crate) type Name = (Kind, String);
 /// What is wanted, and what was taken.
 #[derive(Default)]
 pub(crate) struct Mirror {
-    wanted: BTreeMap<Name, Resource>,
+    wanted: BTreeMap<Name, Arc<Resource>>,
     taken: BTreeMap<Name, Taken>,
     refused: BTreeMap<Name, String>,
     dirty: BTreeSet<Name>,
@@ -27,9 +28,9 @@ pub(crate) struct Mirror {
 
 struct Taken {
     /// As it was wanted then.
-    wanted: Resource,
-    /// As it is, with what was allocated.
-    is: Resource,
+    wanted: Arc<Resource>,
+    /// As it is, with what was allocated, if that can be something else.
+    is: Option<Resource>,
     /// The model's revision with it.
     revision: u64,
 }
@@ -40,10 +41,10 @@ impl Mirror {
     /// Wants a resource; says whether that is new.
     pub(crate) fn want(&mut self, resource: Resource) -> bool {
         let name = (resource.kind(), resource.name().to_owned());
-        let is_new = self.wanted.get(&name) != Some(&resource);
+        let is_new = self.wanted.get(&name).map(AsRef::as_ref) != Some(&resource);
         if is_new {
             self.dirty.insert(name.clone());
-            self.wanted.insert(name, resource);
+            self.wanted.insert(name, Arc::new(resource));
         }
         is_new
     }
@@ -58,12 +59,13 @@ impl Mirror {
     }
 
     /// A resource as it is, with what was allocated, and since which revision.
-    pub(crate) fn is(&self, name: &Name) -> Option<(&Resource, u64)> {
-        self.taken.get(name).map(|taken| (&taken.is, taken.revision))
+    pub(crate) fn is<'a>(&'a self, name: &Name) -> Option<(&'a Resource, u64)> {
+        let is = |taken: &'a Taken| (taken.is.as_ref().unwrap_or(&taken.wanted), taken.revision);
+        self.taken.get(name).map(is)
     }
 
     pub(crate) fn wanted(&self, kind: Kind, name: &str) -> Option<&Resource> {
-        self.wanted.get(&(kind, name.to_owned()))
+        self.wanted.get(&(kind, name.to_owned())).map(AsRef::as_ref)
     }
 
     /// Why a resource was refused.
@@ -71,9 +73,15 @@ impl Mirror {
         self.refused.get(name).map(String::as_str)
     }
 
+    /// What was refused.
+    pub(crate) fn refused(&self) -> Vec<Name> {
+        self.refused.keys().cloned().collect()
+    }
+
     /// All that are wanted, of a kind.
     pub(crate) fn all(&self, kind: Kind) -> impl Iterator<Item = &Resource> {
-        self.wanted.values().filter(move |resource| resource.kind() == kind)
+        let those = self.wanted.range((kind, String::new())..);
+        those.take_while(move |(name, _)| name.0 == kind).map(|(_, resource)| resource.as_ref())
     }
 
     /// Whether there is anything to do.
@@ -127,7 +135,7 @@ impl Mirror {
         let mut progress = false;
         for kind in Kind::ALL {
             for is_allocated in [true, false] {
-                let due: Vec<(Name, Resource)> = dirty
+                let mut due: Vec<(Name, Arc<Resource>)> = dirty
                     .iter()
                     .filter(|name| name.0 == kind)
                     .filter_map(|name| Some((name.clone(), self.wanted.get(name)?.clone())))
@@ -136,6 +144,8 @@ impl Mirror {
                         self.taken.get(name).is_none_or(|taken| taken.wanted != *resource)
                     })
                     .collect();
+                // Of two that want the same, the older one has it.
+                due.sort_by(|(_, one), (_, other)| made(one).cmp(&made(other)));
                 for some in due.chunks(AT_ONCE) {
                     progress |= self.put_some(engine, some).await;
                 }
@@ -144,9 +154,9 @@ impl Mirror {
         progress
     }
 
-    async fn put_some(&mut self, engine: &Engine, some: &[(Name, Resource)]) -> bool {
-        let write = |(_, resource): &(Name, Resource)| {
-            engine.write(Write::one(Operation::Restore(Box::new(resource.clone()))))
+    async fn put_some(&mut self, engine: &Engine, some: &[(Name, Arc<Resource>)]) -> bool {
+        let write = |(_, resource): &(Name, Arc<Resource>)| {
+            engine.write(Write::one(Operation::Restore(Box::new(Resource::clone(resource)))))
         };
         let answers = join_all(some.iter().map(write)).await;
         let mut progress = false;
@@ -154,9 +164,9 @@ impl Mirror {
             match answer {
                 Ok(written) => {
                     let is = written.outcomes.into_iter().find_map(|outcome| outcome.resource);
-                    let is = is.unwrap_or_else(|| wanted.clone());
+                    let is = is.filter(|is| !matches!(is.kind(), Kind::Service | Kind::Endpoints));
                     let revision = written.position.revision.0;
-                    let taken = Taken { wanted: wanted.clone(), is, revision };
+                    let taken = Taken { wanted: Arc::clone(wanted), is, revision };
                     self.taken.insert(name.clone(), taken);
                     self.refused.remove(name);
                     progress = true;
@@ -172,6 +182,10 @@ impl Mirror {
     }
 }
 
+fn made(resource: &Resource) -> Option<&str> {
+    resource.metadata().creation_timestamp.as_deref()
+}
+
 /// Whether a resource says itself, or was told before, what it gets.
 fn has_numbers(resource: &Resource) -> bool {
     match resource {
@@ -180,6 +194,11 @@ fn has_numbers(resource: &Resource) -> bool {
         Resource::Port(port) => {
             !(port.spec.addresses.is_empty() && port.status.addresses.is_empty())
         }
-        Resource::Fabric(_) | Resource::Node(_) | Resource::Pool(_) => true,
+        Resource::Service(service) => {
+            !(service.spec.addresses.is_empty() && service.status.addresses.is_empty())
+        }
+        Resource::Fabric(_) | Resource::Node(_) | Resource::Pool(_) | Resource::Endpoints(_) => {
+            true
+        }
     }
 }

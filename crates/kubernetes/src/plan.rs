@@ -58,16 +58,21 @@ pub(crate) fn node(
     }
     Ok(Resource::Node(Document {
         metadata: Metadata::named(&seen.name),
-        spec: NodeSpec { tunnel, addresses: seen.addresses.clone(), blocks: blocks.to_vec() },
+        spec: NodeSpec {
+            tunnel,
+            addresses: seen.addresses.clone(),
+            blocks: blocks.to_vec(),
+            zone: seen.zone.clone(),
+        },
         status: NodeStatus::default(),
     }))
 }
 
 /// What holds for the whole cluster.
-pub(crate) fn fabric(tunnel: Tunnel, cluster: Vec<IpNet>) -> Resource {
+pub(crate) fn fabric(tunnel: Tunnel, cluster: Vec<IpNet>, services: Vec<IpNet>) -> Resource {
     Resource::Fabric(Document {
         metadata: Metadata::named(Kind::THE_FABRIC),
-        spec: FabricSpec { tunnel, cluster },
+        spec: FabricSpec { tunnel, cluster, services },
         status: FabricStatus::default(),
     })
 }

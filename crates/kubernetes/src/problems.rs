@@ -27,6 +27,7 @@ const LONGEST: usize = 1000;
 /// An object that something is wrong with.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Whose {
+    api_version: &'static str,
     pub(crate) kind: &'static str,
     pub(crate) namespace: Option<String>,
     pub(crate) name: String,
@@ -46,12 +47,46 @@ pub(crate) struct Problems {
 impl Whose {
     pub(crate) fn node(name: &str) -> Self {
         // Kubelet's events of nodes have the name as the uid: `kubectl describe node` looks for it.
-        Self { kind: "Node", namespace: None, name: name.to_owned(), uid: name.to_owned() }
+        let api_version = "v1";
+        Self {
+            api_version,
+            kind: "Node",
+            namespace: None,
+            name: name.to_owned(),
+            uid: name.to_owned(),
+        }
     }
 
     pub(crate) fn pod(namespace: &str, name: &str, uid: &str) -> Self {
+        Self::of("v1", "Pod", namespace, name, uid)
+    }
+
+    /// A Service, by the name that it has in the model.
+    pub(crate) fn service(name: &str, uid: &str) -> Self {
+        let (namespace, name) = name.split_once(':').unwrap_or(("", name));
+        Self::of("v1", "Service", namespace, name, uid)
+    }
+
+    /// A slice of endpoints, by the name that it has in the model.
+    pub(crate) fn slice(name: &str, uid: &str) -> Self {
+        let (namespace, name) = name.split_once(':').unwrap_or(("", name));
+        Self::of("discovery.k8s.io/v1", "EndpointSlice", namespace, name, uid)
+    }
+
+    pub(crate) fn service_cidr(name: &str, uid: &str) -> Self {
+        let whose = Self::of("networking.k8s.io/v1", "ServiceCIDR", "", name, uid);
+        Self { namespace: None, ..whose }
+    }
+
+    fn of(
+        api_version: &'static str,
+        kind: &'static str,
+        namespace: &str,
+        name: &str,
+        uid: &str,
+    ) -> Self {
         let namespace = Some(namespace.to_owned());
-        Self { kind: "Pod", namespace, name: name.to_owned(), uid: uid.to_owned() }
+        Self { api_version, kind, namespace, name: name.to_owned(), uid: uid.to_owned() }
     }
 }
 
@@ -129,9 +164,9 @@ impl Problems {
 /// Writes events, one after the other.
 async fn tell(recorder: Recorder, mut queue: mpsc::Receiver<(Whose, Problem)>) -> &'static str {
     while let Some((whose, problem)) = queue.recv().await {
-        let Whose { kind, namespace, name, uid } = whose;
+        let Whose { api_version, kind, namespace, name, uid } = whose;
         let reference = ObjectReference {
-            api_version: Some("v1".to_owned()),
+            api_version: Some(api_version.to_owned()),
             kind: Some(kind.to_owned()),
             namespace,
             name: Some(name),

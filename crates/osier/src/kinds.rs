@@ -45,6 +45,8 @@ Kinds (plural, singular, short):
   routers   router   rt    joins networks
   networks  network  net   an L2 domain with subnets
   ports     port     po    an attachment of a pod: namespace:pod, or namespace:pod:interface
+  services  service  svc   addresses behind which endpoints answer: namespace:service
+  endpoints  endpoints  ep  some of a service's endpoints
   pods      pod            pods, as their nodes' agents know them; only to look at";
 
 #[cfg(test)]

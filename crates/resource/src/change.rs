@@ -2,6 +2,7 @@
 
 use crate::parse::Fault;
 use crate::resource::{Document, Resource};
+use crate::service::{EndpointsStatus, ServiceStatus};
 use crate::status::{
     FabricStatus, NetworkStatus, NodeStatus, PoolStatus, PortStatus, RouterStatus,
 };
@@ -142,6 +143,8 @@ impl Resource {
             Self::Router(d) => d.status = RouterStatus::default(),
             Self::Network(d) => d.status = NetworkStatus::default(),
             Self::Port(d) => d.status = PortStatus::default(),
+            Self::Service(d) => d.status = ServiceStatus::default(),
+            Self::Endpoints(d) => d.status = EndpointsStatus::default(),
         }
     }
 
@@ -159,6 +162,8 @@ impl Resource {
             (Self::Router(old), Self::Router(new)) => take(old, new),
             (Self::Network(old), Self::Network(new)) => take(old, new),
             (Self::Port(old), Self::Port(new)) => take(old, new),
+            (Self::Service(old), Self::Service(new)) => take(old, new),
+            (Self::Endpoints(old), Self::Endpoints(new)) => take(old, new),
             _ => false,
         }
     }

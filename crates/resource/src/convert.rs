@@ -7,7 +7,7 @@ use crate::spec::{NetworkSpec, NodeSpec, PortSpec};
 use crate::status::{NetworkStatus, NodeStatus, PortStatus};
 use osier_model::{
     Fabric, Mac, Network, NetworkName, Node, NodeName, Object, Pool, PoolName, Port, Router,
-    RouterName, Vni, VrfId,
+    RouterName, ServiceName, SliceName, Vni, VrfId,
 };
 use std::net::{IpAddr, Ipv4Addr};
 use thiserror::Error;
@@ -104,7 +104,7 @@ impl Resource {
         }
         Ok(match self {
             Self::Fabric(Document { spec, .. }) => {
-                let (cluster, services) = (spec.cluster.clone(), Vec::new());
+                let (cluster, services) = (spec.cluster.clone(), spec.services.clone());
                 Modelled::Fabric(Fabric { tunnel: spec.tunnel, cluster, services })
             }
             Self::Pool(Document { spec, .. }) => Modelled::Pool(Pool {
@@ -126,6 +126,13 @@ impl Resource {
             Self::Port(Document { spec, status, .. }) => {
                 let key = port_key(self.name()).map_err(|e| bad_name(e.to_string()))?;
                 Modelled::Object(Object::Port(port(key, spec, status, missing)?))
+            }
+            Self::Service(Document { spec, status, .. }) => {
+                let addresses = chosen(&spec.addresses, &status.addresses);
+                Modelled::Object(Object::Service(spec.to_model(name!(ServiceName), addresses)))
+            }
+            Self::Endpoints(Document { spec, .. }) => {
+                Modelled::Object(Object::Endpoints(spec.to_model(name!(SliceName))))
             }
         })
     }
@@ -151,7 +158,13 @@ fn chosen<T: Clone>(spec: &[T], status: &[T]) -> Vec<T> {
 
 fn node(name: NodeName, spec: &NodeSpec, status: &NodeStatus) -> Node {
     let blocks = chosen(&spec.blocks, &status.blocks);
-    Node { name, tunnel: spec.tunnel, addresses: spec.addresses.clone(), blocks, zone: None }
+    Node {
+        name,
+        tunnel: spec.tunnel,
+        addresses: spec.addresses.clone(),
+        blocks,
+        zone: spec.zone.clone(),
+    }
 }
 
 fn network(

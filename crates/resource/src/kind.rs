@@ -1,7 +1,7 @@
 //! Kinds of resources, and the names by which users call them.
 
 use osier_model::{DeviceName, InterfaceName, NameError, PortKey};
-use osier_model::{NetworkName, NodeName, PoolName, RouterName};
+use osier_model::{NetworkName, NodeName, PoolName, RouterName, ServiceName, SliceName};
 use std::fmt;
 use std::str::FromStr;
 use thiserror::Error;
@@ -21,6 +21,10 @@ pub enum Kind {
     Network,
     /// An attachment of a device to a network.
     Port,
+    /// Addresses behind which endpoints answer.
+    Service,
+    /// Some of a Service's endpoints.
+    Endpoints,
 }
 
 /// A word that is no kind.
@@ -58,8 +62,16 @@ pub enum BadName {
 
 impl Kind {
     /// All of them, in an order in which none refers to a later one.
-    pub const ALL: [Self; 6] =
-        [Self::Fabric, Self::Node, Self::Pool, Self::Router, Self::Network, Self::Port];
+    pub const ALL: [Self; 8] = [
+        Self::Fabric,
+        Self::Node,
+        Self::Pool,
+        Self::Router,
+        Self::Network,
+        Self::Port,
+        Self::Service,
+        Self::Endpoints,
+    ];
 
     /// The name of the one fabric.
     pub const THE_FABRIC: &str = "default";
@@ -73,6 +85,8 @@ impl Kind {
             Self::Router => "Router",
             Self::Network => "Network",
             Self::Port => "Port",
+            Self::Service => "Service",
+            Self::Endpoints => "Endpoints",
         }
     }
 
@@ -85,6 +99,8 @@ impl Kind {
             Self::Router => "routers",
             Self::Network => "networks",
             Self::Port => "ports",
+            Self::Service => "services",
+            Self::Endpoints => "endpoints",
         }
     }
 
@@ -97,6 +113,8 @@ impl Kind {
             Self::Router => "rt",
             Self::Network => "net",
             Self::Port => "po",
+            Self::Service => "svc",
+            Self::Endpoints => "ep",
         }
     }
 
@@ -126,6 +144,8 @@ impl Kind {
             Self::Router => Ok(RouterName::new(name).map(drop)?),
             Self::Network => Ok(NetworkName::new(name).map(drop)?),
             Self::Port => port_key(name).map(drop),
+            Self::Service => Ok(ServiceName::new(name).map(drop)?),
+            Self::Endpoints => Ok(SliceName::new(name).map(drop)?),
         }
     }
 }
@@ -187,7 +207,8 @@ mod tests {
         assert_eq!(Kind::of_key("tokens/x"), None);
         assert_eq!(
             "pod".parse::<Kind>().unwrap_err().to_string(),
-            "\"pod\" is no kind: there are Fabric, Node, Pool, Router, Network, Port"
+            "\"pod\" is no kind: there are Fabric, Node, Pool, Router, Network, Port, Service, \
+             Endpoints"
         );
     }
 

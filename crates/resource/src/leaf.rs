@@ -88,3 +88,64 @@ pub(crate) struct Limit {
     /// Bits at once; a tenth of a second's worth if it is not said.
     burst: Option<u64>,
 }
+
+#[derive(JsonSchema)]
+#[schemars(rename_all = "lowercase", inline)]
+pub(crate) enum Locality {
+    /// All of them.
+    Cluster,
+    /// Only those of the node that the client is on, or came to.
+    Local,
+}
+
+#[derive(JsonSchema)]
+#[schemars(rename_all = "lowercase", inline)]
+pub(crate) enum Transport {
+    /// TCP.
+    Tcp,
+    /// UDP.
+    Udp,
+    /// SCTP.
+    Sctp,
+}
+
+#[derive(JsonSchema)]
+#[schemars(rename_all = "lowercase", inline)]
+pub(crate) enum EndpointState {
+    /// It takes connections.
+    Ready,
+    /// It ends, and still answers: used when nobody else is there.
+    Terminating,
+    /// It takes none; connections that it has may go on.
+    Unready,
+}
+
+/// Where endpoints listen.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub(crate) struct EndpointPort {
+    /// The Service's port, by its name.
+    name: Option<String>,
+    /// What carries it.
+    transport: Option<Transport>,
+    /// The number.
+    port: u16,
+}
+
+/// Who answers.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub(crate) struct Endpoint {
+    /// Its address: a pod's, a node's, or one outside of the cluster.
+    address: Address,
+    /// The node that it is on, if it is on one.
+    node: Option<Name>,
+    /// Whether it takes connections.
+    state: Option<EndpointState>,
+    /// Its share of connections, beside the others'; 1 if it is not said.
+    weight: Option<u16>,
+    /// Zones that should prefer it; with no hint it is for all.
+    zones: Option<Vec<String>>,
+    /// Nodes that should prefer it.
+    nodes: Option<Vec<Name>>,
+}

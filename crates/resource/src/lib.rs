@@ -16,6 +16,7 @@ mod metadata;
 mod parse;
 mod resource;
 mod schema;
+mod service;
 mod spec;
 mod status;
 mod strict;
@@ -26,9 +27,11 @@ pub use change::{ChangeError, merge};
 pub use convert::{ConvertError, Modelled};
 pub use kind::{BadName, Kind, UnknownKind, port_key};
 pub use metadata::Metadata;
+pub use osier_model::EndpointState;
 pub use parse::{Fault, MAX_FILE, ParseError, Parsed, parse};
 pub use resource::{API_VERSION, Document, Resource};
 pub use schema::{components, inlined, openapi};
+pub use service::{EndpointsSpec, EndpointsStatus, ServicePortSpec, ServiceSpec, ServiceStatus};
 pub use spec::{FabricSpec, NetworkSpec, NodeSpec, PoolSpec, PortSpec, RouterSpec};
 pub use status::{
     Condition, FabricStatus, NetworkStatus, NodeStatus, PoolStatus, PortStatus, RouterStatus, Truth,

@@ -3,6 +3,7 @@
 use crate::kind::Kind;
 use crate::metadata::Metadata;
 use crate::parse::Fault;
+use crate::service::{EndpointsSpec, EndpointsStatus, ServiceSpec, ServiceStatus};
 use crate::spec::{FabricSpec, NetworkSpec, NodeSpec, PoolSpec, PortSpec, RouterSpec};
 use crate::status::{
     FabricStatus, NetworkStatus, NodeStatus, PoolStatus, PortStatus, RouterStatus,
@@ -40,6 +41,10 @@ pub enum Resource {
     Network(Document<NetworkSpec, NetworkStatus>),
     /// An attachment of a device to a network.
     Port(Document<PortSpec, PortStatus>),
+    /// Addresses behind which endpoints answer.
+    Service(Document<ServiceSpec, ServiceStatus>),
+    /// Some of a Service's endpoints.
+    Endpoints(Document<EndpointsSpec, EndpointsStatus>),
 }
 
 /// Does the same with the document of whatever kind it is.
@@ -52,6 +57,8 @@ macro_rules! with_document {
             Resource::Router($document) => $what,
             Resource::Network($document) => $what,
             Resource::Port($document) => $what,
+            Resource::Service($document) => $what,
+            Resource::Endpoints($document) => $what,
         }
     };
 }
@@ -96,6 +103,8 @@ impl Resource {
             Self::Router(_) => Kind::Router,
             Self::Network(_) => Kind::Network,
             Self::Port(_) => Kind::Port,
+            Self::Service(_) => Kind::Service,
+            Self::Endpoints(_) => Kind::Endpoints,
         }
     }
 
@@ -158,6 +167,8 @@ impl Resource {
             Kind::Router => Self::Router(Document::read(kind, value)?),
             Kind::Network => Self::Network(Document::read(kind, value)?),
             Kind::Port => Self::Port(Document::read(kind, value)?),
+            Kind::Service => Self::Service(Document::read(kind, value)?),
+            Kind::Endpoints => Self::Endpoints(Document::read(kind, value)?),
         })
     }
 }

@@ -3,6 +3,7 @@
 use crate::kind::Kind;
 use crate::metadata::Metadata;
 use crate::resource::API_VERSION;
+use crate::service::{EndpointsSpec, EndpointsStatus, ServiceSpec, ServiceStatus};
 use crate::spec::{FabricSpec, NetworkSpec, NodeSpec, PoolSpec, PortSpec, RouterSpec};
 use crate::status::{
     FabricStatus, NetworkStatus, NodeStatus, PoolStatus, PortStatus, RouterStatus,
@@ -59,9 +60,11 @@ fn of_kind(kind: Kind, generator: &mut SchemaGenerator) -> Value {
         Kind::Router => parts::<RouterSpec, RouterStatus>(generator),
         Kind::Network => parts::<NetworkSpec, NetworkStatus>(generator),
         Kind::Port => parts::<PortSpec, PortStatus>(generator),
+        Kind::Service => parts::<ServiceSpec, ServiceStatus>(generator),
+        Kind::Endpoints => parts::<EndpointsSpec, EndpointsStatus>(generator),
     };
     let mut required = vec!["apiVersion", "kind", "metadata"];
-    if matches!(kind, Kind::Node | Kind::Pool | Kind::Port) {
+    if matches!(kind, Kind::Node | Kind::Pool | Kind::Port | Kind::Endpoints) {
         required.push("spec");
     }
     json!({

@@ -24,6 +24,10 @@ pub struct FabricSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<leaf::Prefix>")]
     pub cluster: Vec<IpNet>,
+    /// Where Services' addresses inside of the cluster are from.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Vec<leaf::Prefix>")]
+    pub services: Vec<IpNet>,
 }
 
 /// A machine with a switch.
@@ -42,6 +46,9 @@ pub struct NodeSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<leaf::Prefix>")]
     pub blocks: Vec<IpNet>,
+    /// Where it stands, for endpoints that are better near.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zone: Option<String>,
 }
 
 /// Addresses to give out.

@@ -2,7 +2,9 @@
 
 use crate::kind::Kind;
 use crate::resource::{Document, Resource};
+use crate::service::{EndpointsSpec, ServicePortSpec, ServiceSpec, ServiceStatus};
 use crate::status::{Condition, Truth};
+use osier_model::{EndpointState, Locality};
 use std::fmt::Display;
 
 /// What stands where nothing is known.
@@ -14,12 +16,19 @@ impl Kind {
     /// The headings of a table of this kind. The first is always the name.
     pub fn columns(self, wide: bool) -> Vec<&'static str> {
         let (narrow, more): (&[&str], &[&str]) = match self {
-            Self::Fabric => (&["NAME", "TUNNEL", "CLUSTER"], &[]),
-            Self::Node => (&["NAME", "READY", "TUNNEL", "PORTS"], &["BLOCKS", "AGENT", "SEEN"]),
+            Self::Fabric => (&["NAME", "TUNNEL", "CLUSTER"], &["SERVICES"]),
+            Self::Node => {
+                (&["NAME", "READY", "TUNNEL", "PORTS"], &["BLOCKS", "ZONE", "AGENT", "SEEN"])
+            }
             Self::Pool => (&["NAME", "CIDR", "USED", "CAPACITY"], &["EXCLUDE"]),
             Self::Router => (&["NAME", "VRF"], &[]),
             Self::Network => (&["NAME", "VNI", "ROUTER", "SUBNETS"], &["REACH", "PORTS"]),
             Self::Port => (&["NAME", "NETWORK", "NODE", "ADDRESSES"], &["MAC", "READY"]),
+            Self::Service => (
+                &["NAME", "ADDRESSES", "PORTS", "ENDPOINTS"],
+                &["EXTERNAL", "ROUTER", "AFFINITY", "INTERNAL-TRAFFIC", "EXTERNAL-TRAFFIC"],
+            ),
+            Self::Endpoints => (&["NAME", "SERVICE", "PORTS", "READY"], &["ENDPOINTS"]),
         };
         let labels: &[&str] = &["LABELS"];
         let more = if wide { [more, labels].concat() } else { Vec::new() };
@@ -47,13 +56,15 @@ impl Resource {
     fn cells(&self) -> Vec<String> {
         match self {
             Self::Fabric(Document { spec, .. }) => {
-                vec![format!("{:?}", spec.tunnel).to_lowercase(), list(&spec.cluster)]
+                let tunnel = format!("{:?}", spec.tunnel).to_lowercase();
+                vec![tunnel, list(&spec.cluster), list(&spec.services)]
             }
             Self::Node(Document { spec, status, .. }) => vec![
                 truth(&status.conditions),
                 spec.tunnel.to_string(),
                 or_none(status.ports),
                 list(if spec.blocks.is_empty() { &status.blocks } else { &spec.blocks }),
+                or_none(spec.zone.as_ref()),
                 or_none(status.agent_version.as_ref()),
                 or_none(status.last_seen.as_ref()),
             ],
@@ -80,8 +91,40 @@ impl Resource {
                 or_none(spec.mac.or(status.mac)),
                 truth(&status.conditions),
             ],
+            Self::Service(Document { spec, status, .. }) => service(spec, status),
+            Self::Endpoints(Document { spec, .. }) => endpoints(spec),
         }
     }
+}
+
+fn service(spec: &ServiceSpec, status: &ServiceStatus) -> Vec<String> {
+    let port = |port: &ServicePortSpec| {
+        let node = port.node_port.map_or_else(String::new, |number| format!(":{number}"));
+        format!("{}{node}/{}", port.port, port.transport)
+    };
+    let addresses = if spec.addresses.is_empty() { &status.addresses } else { &spec.addresses };
+    let count = status.ready.zip(status.endpoints).map(|(ready, all)| format!("{ready}/{all}"));
+    let traffic = |locality: Locality| format!("{locality:?}").to_lowercase();
+    vec![
+        list(addresses),
+        list(spec.ports.iter().map(port)),
+        or_none(count),
+        list(spec.external.iter().chain(&spec.balanced)),
+        or_none(spec.router.as_ref()),
+        or_none(spec.affinity.map(|seconds| format!("{seconds}s"))),
+        traffic(spec.internal_traffic),
+        traffic(spec.external_traffic),
+    ]
+}
+
+fn endpoints(spec: &EndpointsSpec) -> Vec<String> {
+    let ready = spec.endpoints.iter().filter(|e| e.state == EndpointState::Ready).count();
+    vec![
+        spec.service.to_string(),
+        list(spec.ports.iter().map(|port| format!("{}/{}", port.port, port.transport))),
+        format!("{ready}/{}", spec.endpoints.len()),
+        list(spec.endpoints.iter().map(|endpoint| endpoint.address)),
+    ]
 }
 
 fn or_none(value: Option<impl Display>) -> String {

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a panic is the report")]
 
-use osier_model::{Limit, Limits, Object, Reach, Subnet, Tunnel, Vni};
+use osier_model::{Limit, Limits, Locality, Object, Reach, Subnet, Transport, Tunnel, Vni};
 use osier_resource::{
     ChangeError, ConvertError, Document, Kind, Modelled, Resource, components, merge, parse,
 };
@@ -49,6 +49,31 @@ spec:
   mac: 0a:58:0a:00:00:15
   addresses: [10.0.0.21]
   limits: {egress: {rate: 20000000}}
+---
+apiVersion: osier.dev/v1alpha1
+kind: Service
+metadata: {name: 'shop:db'}
+spec:
+  addresses: [10.96.0.10]
+  external: [198.51.100.7]
+  ports:
+  - {name: sql, port: 5432, nodePort: 30432}
+  - {name: dns, port: 53, transport: udp}
+  affinity: 600
+  internalTraffic: local
+  sourceRanges: [198.51.100.0/24]
+  healthPort: 31000
+---
+apiVersion: osier.dev/v1alpha1
+kind: Endpoints
+metadata: {name: 'shop:db-1'}
+spec:
+  service: 'shop:db'
+  ports:
+  - {name: sql, port: 15432}
+  endpoints:
+  - {address: 10.244.1.7, node: n1, weight: 3, zones: [a], nodes: [n1]}
+  - {address: 10.244.2.7, state: terminating}
 ";
 
 fn example() -> Vec<Resource> {
@@ -150,8 +175,8 @@ fn documents_that_are_not_ours_are_refused_with_the_right_word() {
         ),
         (
             "apiVersion: osier.dev/v1alpha1\nkind: network",
-            "kind: \"network\" is no kind: there are Fabric, Node, Pool, Router, Network, Port; \
-             did you mean Network?",
+            "kind: \"network\" is no kind: there are Fabric, Node, Pool, Router, Network, Port, \
+             Service, Endpoints; did you mean Network?",
         ),
         (
             "apiVersion: osier.dev/v1alpha1\nkind: Node\nmetadata: {name: n}",
@@ -255,6 +280,13 @@ fn rows_have_a_cell_for_each_heading() {
     }
     let port = example().remove(5);
     assert_eq!(port.row(false), ["shop:web", "blue", "n1", "10.0.0.21"]);
+    let mut service = example().remove(6);
+    let Resource::Service(Document { status, .. }) = &mut service else { panic!() };
+    (status.ready, status.endpoints) = (Some(1), Some(2));
+    let ports = "5432:30432/tcp,53/udp";
+    assert_eq!(service.row(false), ["shop:db", "10.96.0.10", ports, "1/2"]);
+    let endpoints = example().remove(7);
+    assert_eq!(endpoints.row(false), ["shop:db-1", "shop:db", "15432/tcp", "1/2"]);
     assert_eq!(port.row(true)[4..], ["0a:58:0a:00:00:15", "-", "-"]);
 }
 
@@ -275,6 +307,11 @@ fn the_schemas_know_every_field_of_the_model() {
     let schemas = Value::from(components());
     for (schema, values) in [
         ("/FabricSpec/properties/tunnel", json!([Tunnel::Geneve, Tunnel::Vxlan])),
+        ("/ServiceSpec/properties/internalTraffic", json!([Locality::Cluster, Locality::Local])),
+        (
+            "/ServicePortSpec/properties/transport",
+            json!([Transport::Tcp, Transport::Udp, Transport::Sctp]),
+        ),
         ("/NetworkSpec/properties/reach", json!([Reach::Bridged, Reach::Routed])),
     ] {
         let text = schemas.pointer(schema).unwrap().to_string();
@@ -335,7 +372,7 @@ proptest! {
 
     /// The example with one line lost or doubled.
     #[test]
-    fn a_damaged_file_is_parsed_or_refused_with_a_place(at in 0..45_usize, double: bool) {
+    fn a_damaged_file_is_parsed_or_refused_with_a_place(at in 0..75_usize, double: bool) {
         let mut lines: Vec<&str> = EXAMPLE.lines().collect();
         let at = at % lines.len();
         if double { lines.insert(at, lines[at]); } else { lines.remove(at); }

@@ -8,6 +8,7 @@ use osier_model::{
 };
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
+use std::collections::hash_map::Entry;
 use std::net::{IpAddr, SocketAddr};
 
 /// The number of the default network, which every node has: pods are born there without asking.
@@ -54,6 +55,8 @@ pub(crate) struct Claims {
     single: FxHashMap<Claim, Ref>,
     /// By last address; they never overlap.
     prefixes: BTreeMap<(Space, IpAddr), (IpNet, Ref)>,
+    /// How many listeners an address has.
+    listeners: FxHashMap<IpAddr, u32>,
 }
 
 // === impl Field ===
@@ -98,9 +101,16 @@ impl Claims {
                     }
                 }
             }
-            single => match *self.single.entry(single).or_insert(owner) {
-                holder if holder != owner => Err(holder),
-                _ => Ok(()),
+            single => match self.single.entry(single) {
+                Entry::Occupied(held) if *held.get() != owner => Err(*held.get()),
+                Entry::Occupied(_) => Ok(()),
+                Entry::Vacant(free) => {
+                    free.insert(owner);
+                    if let Claim::Listener(_, _, at) = single {
+                        *self.listeners.entry(at.ip()).or_default() += 1;
+                    }
+                    Ok(())
+                }
             },
         }
     }
@@ -112,7 +122,14 @@ impl Claims {
                 self.prefixes.remove(&(space, prefix.broadcast()));
             }
             single => {
-                self.single.remove(&single);
+                if let (Some(_), Claim::Listener(_, _, at)) = (self.single.remove(&single), single)
+                    && let Some(count) = self.listeners.get_mut(&at.ip())
+                {
+                    *count -= 1;
+                    if *count == 0 {
+                        self.listeners.remove(&at.ip());
+                    }
+                }
             }
         }
     }
@@ -120,6 +137,11 @@ impl Claims {
     /// Who has it, if it is no prefix.
     pub(crate) fn holder(&self, claim: Claim) -> Option<Ref> {
         self.single.get(&claim).copied()
+    }
+
+    /// Whether a Service answers at an address.
+    pub(crate) fn is_listened_at(&self, address: IpAddr) -> bool {
+        self.listeners.contains_key(&address)
     }
 
     /// Whose prefix an address is of.

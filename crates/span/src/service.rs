@@ -46,6 +46,20 @@ pub(crate) enum Audience {
 }
 
 impl Cluster {
+    /// Whether a Service answers at an address.
+    pub fn is_service_address(&self, address: IpAddr) -> bool {
+        self.claims.is_listened_at(address)
+    }
+
+    /// Endpoints of a Service, a slice at a time.
+    pub fn endpoints_of(&self, service: &ServiceName) -> impl Iterator<Item = &Endpoints> {
+        let slices = self.slices.get(service).into_iter().flatten();
+        slices.filter_map(|id| match self.endpoints[*id].shared.as_ref()?.object() {
+            Object::Endpoints(endpoints) => Some(endpoints),
+            _ => None,
+        })
+    }
+
     /// A Service, and its endpoints.
     pub(crate) fn each_of_service(&self, id: Id, each: &mut impl FnMut(Ref)) {
         each(Ref::Service(id));

@@ -1,7 +1,7 @@
 //! What only a node's agent can answer: traces, captures, diagnostics, checks.
 
 use super::error::ApiError;
-use super::{Api, json, nodes};
+use super::{Api, json, nodes, services};
 use crate::trace::{Journey, Next, Stitching};
 use axum::Json;
 use axum::body::Body;
@@ -49,16 +49,13 @@ pub(super) struct CaptureQuery {
 struct TraceBody {
     from: String,
     to: String,
-    #[serde(default = "icmp")]
-    protocol: Protocol,
+    /// If it is not said, a Service's own, or a ping.
+    #[serde(default)]
+    protocol: Option<Protocol>,
     #[serde(default)]
     port: Option<u16>,
     #[serde(default)]
     source_port: Option<u16>,
-}
-
-fn icmp() -> Protocol {
-    Protocol::Icmp
 }
 
 impl From<AskError> for ApiError {
@@ -75,9 +72,11 @@ impl From<AskError> for ApiError {
 pub(super) async fn trace(api: &Api, request: Request) -> Result<Response, ApiError> {
     let asked: TraceBody = json(api, request).await?;
     let from = find(api, &asked.from).await?.ok_or_else(|| unknown("from", &asked.from))?;
-    let target = find(api, &asked.to).await?;
+    let service = services::goal(api, &asked.to, asked.protocol, asked.port)?;
+    let target = if service.is_some() { None } else { find(api, &asked.to).await? };
     let plain: Option<IpAddr> = asked.to.parse().ok();
     let goals: Vec<IpAddr> = match (plain, &target) {
+        _ if service.is_some() => service.iter().flat_map(|goal| goal.addresses.clone()).collect(),
         (Some(address), _) => vec![address],
         (None, Some(port)) => port.addresses.clone(),
         (None, None) => return Err(unknown("to", &asked.to)),
@@ -95,14 +94,18 @@ pub(super) async fn trace(api: &Api, request: Request) -> Result<Response, ApiEr
         mac_target: None,
         source,
         target: goal,
-        protocol: asked.protocol,
+        protocol: service.as_ref().map_or(asked.protocol.unwrap_or(Protocol::Icmp), |s| s.protocol),
         source_port: asked.source_port,
-        target_port: asked.port,
+        target_port: service.as_ref().map(|goal| goal.port).or(asked.port),
         ttl: 64,
     };
     let start = Next { node: from.node.clone(), from: TraceFrom::Port(from.key.clone()), packet };
     let target = target.map(|port| (port.node, port.key));
-    Ok(Json(follow(api, start, Stitching::new(target)).await).into_response())
+    let mut journey = follow(api, start, Stitching::new(target)).await;
+    if let Some(service) = service {
+        journey.reason = format!("{}; {}", service.why(goal), journey.reason);
+    }
+    Ok(Json(journey).into_response())
 }
 
 /// Asks one node after the other.

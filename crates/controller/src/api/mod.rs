@@ -15,6 +15,7 @@ mod resources;
 mod routes;
 mod selector;
 mod serve;
+mod services;
 mod watch;
 
 pub(crate) use guard::Buckets;

@@ -10,7 +10,7 @@ use axum::extract::Request;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use ipnet::IpNet;
-use osier_model::{NodeName, PoolName};
+use osier_model::{NodeName, PoolName, ServiceName};
 use osier_resource::{API_VERSION, Kind, Resource};
 use osier_store::{Entry, Key, Position, Query};
 use serde::Deserialize;
@@ -239,9 +239,10 @@ pub(super) fn labels(value: &Value) -> std::collections::BTreeMap<String, String
     serde_json::from_value(labels).unwrap_or_default()
 }
 
-/// With what is known only in memory: how nodes are, how much of pools is used.
+/// With what is known only in memory: how nodes are, how much of pools is used, who is behind
+/// Services.
 async fn overlaid(api: &Api, kind: Kind, mut items: Vec<Value>) -> Result<Vec<Value>, ApiError> {
-    if !matches!(kind, Kind::Node | Kind::Pool) {
+    if !matches!(kind, Kind::Node | Kind::Pool | Kind::Service) {
         return Ok(items);
     }
     let name = |item: &Value| {
@@ -266,6 +267,13 @@ async fn overlaid(api: &Api, kind: Kind, mut items: Vec<Value>) -> Result<Vec<Va
             Resource::Pool(pool) => {
                 pool.status.used = used.get(i).copied().flatten().map(|used| used as u64);
                 pool.status.capacity = Some(capacity(&pool.spec));
+            }
+            Resource::Service(service) => {
+                if let Ok(name) = ServiceName::new(&names[i]) {
+                    let (ready, all) = api.engine.hub().endpoints_of(&name);
+                    service.status.ready = Some(ready as u64);
+                    service.status.endpoints = Some(all as u64);
+                }
             }
             _ => {}
         }

@@ -26,8 +26,23 @@ pub struct KubernetesConfig {
     pub block_masks: BlockMasks,
     /// How long an empty block of ours stays with its node.
     pub block_rest_seconds: BlockRest,
+    /// Who makes Services real.
+    pub services: Services,
+    /// Where Services' addresses are from, beside what the cluster's `ServiceCIDR`s say.
+    pub service_cidrs: Vec<IpNet>,
     /// Who of several controllers leads.
     pub lease: LeaseConfig,
+}
+
+/// Who makes Services real.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Default)]
+#[serde(rename_all = "kebab-case")]
+pub enum Services {
+    /// kube-proxy, or somebody else.
+    #[default]
+    KubeProxy,
+    /// Osier, in every node's switch.
+    Osier,
 }
 
 /// Where nodes' addresses for pods come from.

@@ -51,6 +51,13 @@ pub enum Exhausted {
         /// The length that was looked for.
         length: u8,
     },
+    /// No address for a Service is free.
+    #[error("the fabric's services have no free address")]
+    Services {
+        /// What the last of them says.
+        #[source]
+        source: AllocateError,
+    },
     /// No address is free.
     #[error("network {network} has no free address")]
     Addresses {
@@ -74,6 +81,8 @@ pub(crate) enum Number {
 enum Source {
     Pool(PoolName),
     Subnet(NetworkName, IpNet),
+    /// Addresses of Services.
+    Services(IpNet),
 }
 
 /// Something that is one object's.
@@ -103,6 +112,7 @@ enum Undo {
     Pool(PoolName, Option<PoolState>),
     Network(NetworkName, Option<NetworkState>),
     Blocks(Vec<BlockSpace>),
+    Services(Vec<AddressPool>),
 }
 
 /// A point to go back to.
@@ -116,6 +126,7 @@ pub(crate) struct Allocator {
     vnis: Intervals,
     vrfs: Intervals,
     blocks: Vec<BlockSpace>,
+    services: Vec<AddressPool>,
     pools: HashMap<PoolName, PoolState>,
     networks: HashMap<NetworkName, NetworkState>,
     users: BTreeMap<PoolName, BTreeSet<NetworkName>>,
@@ -135,6 +146,7 @@ impl Allocator {
             vnis: Intervals::new(VNIS.0, VNIS.1),
             vrfs: Intervals::new(VRFS.0, VRFS.1),
             blocks: Vec::new(),
+            services: Vec::new(),
             pools: HashMap::new(),
             networks: HashMap::new(),
             users: BTreeMap::new(),
@@ -161,6 +173,7 @@ impl Allocator {
                 Undo::Pool(name, state) => drop(replace(&mut self.pools, name, state)),
                 Undo::Network(name, state) => drop(self.replace_network(name, state)),
                 Undo::Blocks(blocks) => self.blocks = blocks,
+                Undo::Services(pools) => self.services = pools,
             }
         }
     }
@@ -252,6 +265,37 @@ impl Allocator {
         Ok(addresses)
     }
 
+    /// An address of each family that Services have. `is_taken` knows what users chose.
+    pub(crate) fn service_addresses(
+        &mut self,
+        is_taken: impl Fn(IpAddr) -> bool,
+    ) -> Result<Vec<IpAddr>, Exhausted> {
+        let mut addresses = Vec::new();
+        for is_v4 in [true, false] {
+            let mut last = None;
+            for prefix in
+                self.service_prefixes().into_iter().filter(|p| p.addr().is_ipv4() == is_v4)
+            {
+                match self.address_of(&Source::Services(prefix), &is_taken) {
+                    Ok(address) => {
+                        last = None;
+                        addresses.push(address);
+                        break;
+                    }
+                    Err(source) => last = Some(source),
+                }
+            }
+            if let Some(source) = last {
+                return Err(Exhausted::Services { source });
+            }
+        }
+        Ok(addresses)
+    }
+
+    fn service_prefixes(&self) -> Vec<IpNet> {
+        self.services.iter().map(AddressPool::prefix).collect()
+    }
+
     fn address_of(
         &mut self,
         source: &Source,
@@ -296,6 +340,26 @@ impl Allocator {
         }
     }
 
+    /// Addresses of a Service that a user chose, or that were given before.
+    pub(crate) fn note_service(&mut self, addresses: &[IpAddr]) {
+        for thing in self.of_services(addresses) {
+            self.note(thing);
+        }
+    }
+
+    pub(crate) fn free_service(&mut self, addresses: &[IpAddr]) {
+        let things = self.of_services(addresses);
+        self.frees.extend(things);
+    }
+
+    fn of_services(&self, addresses: &[IpAddr]) -> Vec<Thing> {
+        let prefixes = self.service_prefixes();
+        let prefix = |address: &IpAddr| prefixes.iter().find(|p| p.contains(address)).copied();
+        let thing =
+            |address: &IpAddr| Some(Thing::Address(Source::Services(prefix(address)?), *address));
+        addresses.iter().filter_map(thing).collect()
+    }
+
     fn note(&mut self, thing: Thing) {
         if self.claim(&thing) {
             self.journal.push(Undo::Take(thing.clone()));
@@ -328,6 +392,18 @@ impl Allocator {
         let space = |prefix: &IpNet| BlockSpace::new(*prefix, blocks);
         let blocks = prefixes.iter().map(space).collect();
         self.journal.push(Undo::Blocks(std::mem::replace(&mut self.blocks, blocks)));
+    }
+
+    /// Services' addresses are of these prefixes. What of a new one is in use already is known to
+    /// the model, and found there.
+    pub(crate) fn set_services(&mut self, prefixes: &[IpNet]) {
+        let pool = |prefix: &IpNet| {
+            let known = self.services.iter().find(|pool| pool.prefix() == *prefix);
+            let new = || AddressPool::new(*prefix, &[], self.rules.cool_down);
+            known.cloned().unwrap_or_else(new)
+        };
+        let pools = prefixes.iter().map(pool).collect();
+        self.journal.push(Undo::Services(std::mem::replace(&mut self.services, pools)));
     }
 
     /// A pool is so now, or gone.
@@ -427,6 +503,9 @@ impl Allocator {
             Source::Pool(name) => {
                 let state = self.pools.get_mut(name)?;
                 Some((&mut state.pool, Some(&mut state.given)))
+            }
+            Source::Services(prefix) => {
+                Some((self.services.iter_mut().find(|pool| pool.prefix() == *prefix)?, None))
             }
             Source::Subnet(network, cidr) => {
                 let subnets = &mut self.networks.get_mut(network)?.subnets;

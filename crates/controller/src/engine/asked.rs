@@ -90,6 +90,7 @@ impl State {
                     tunnel: by.address,
                     addresses: vec![by.address],
                     blocks: Vec::new(),
+                    zone: None,
                 },
                 status: NodeStatus::default(),
             }),

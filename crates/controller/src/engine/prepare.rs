@@ -220,7 +220,21 @@ impl State {
                 let kept = status.mac.filter(|_| derived.is_none());
                 status.mac = Some(spec.mac.or(derived).or(kept).unwrap_or_else(|| self.mac()));
             }
-            Resource::Fabric(_) | Resource::Pool(_) => {}
+            Resource::Service(Document { spec, status, .. }) => {
+                if !spec.addresses.is_empty() {
+                    status.addresses.clone_from(&spec.addresses);
+                } else if status.addresses.is_empty() {
+                    let hub = &self.hub;
+                    let is_taken = |address: IpAddr| {
+                        round.has_service_address(address)
+                            || draft.has_service_address(address)
+                            || hub.is_service_address(address)
+                    };
+                    let given = self.allocator.service_addresses(is_taken);
+                    status.addresses = given.map_err(exhausted)?;
+                }
+            }
+            Resource::Fabric(_) | Resource::Pool(_) | Resource::Endpoints(_) => {}
         }
         Ok(())
     }
@@ -246,12 +260,19 @@ impl State {
                     }
                 }
                 self.allocator.set_cluster(&fabric.cluster, &blocks);
+                self.allocator.set_services(&fabric.services);
                 draft.fabric = Some(fabric.clone());
             }
             Modelled::Pool(pool) => self.allocator.set_pool(&pool.name, Some(pool)),
             Modelled::Object(object) => {
                 self.check_pools(resource)?;
                 self.note(object, pools_of(Some(resource)));
+                // Endpoints that are another Service's now are another object.
+                if let Some(Modelled::Object(was)) = was
+                    && was.key() != object.key()
+                {
+                    draft.change(Change::Delete(was.key()));
+                }
                 draft.change(Change::Put(object.clone()));
             }
         }
@@ -281,7 +302,8 @@ impl State {
                 allocator.set_network(&network.name, Some((network, pools)));
             }
             Object::Port(port) => allocator.note_addresses(&port.network, &port.addresses),
-            Object::Service(_) | Object::Endpoints(_) => {}
+            Object::Service(service) => allocator.note_service(&service.addresses),
+            Object::Endpoints(_) => {}
         }
     }
 
@@ -293,7 +315,8 @@ impl State {
             Object::Router(router) => allocator.free_number(Number::Vrf, router.vrf.0.into()),
             Object::Network(network) => allocator.free_number(Number::Vni, network.vni.get()),
             Object::Port(port) => allocator.free_addresses(&port.network, &port.addresses),
-            Object::Service(_) | Object::Endpoints(_) => {}
+            Object::Service(service) => allocator.free_service(&service.addresses),
+            Object::Endpoints(_) => {}
         }
     }
 
@@ -319,6 +342,7 @@ impl State {
             }
             Modelled::Fabric(_) => {
                 self.allocator.set_cluster(&[], &[]);
+                self.allocator.set_services(&[]);
                 draft.fabric = Some(osier_model::Fabric::default());
             }
         }
@@ -354,7 +378,11 @@ impl State {
     pub(super) async fn current(&self, kind: Kind, name: &str) -> Result<Current, WriteError> {
         // The model is in memory: what is new need not be looked for on the disk.
         let is_new = match kind {
-            Kind::Fabric | Kind::Pool => false,
+            // The model knows endpoints by their Service, too.
+            Kind::Fabric | Kind::Pool | Kind::Endpoints => false,
+            Kind::Service => {
+                self.is_new(osier_model::ServiceName::new(name).ok().map(ModelKey::Service))
+            }
             Kind::Node => self.is_new(NodeName::new(name).ok().map(ModelKey::Node)),
             Kind::Router => {
                 self.is_new(osier_model::RouterName::new(name).ok().map(ModelKey::Router))

@@ -14,6 +14,8 @@ pub(crate) struct Staging {
     pub(crate) changes: Vec<Change>,
     /// What holds for the whole cluster then, if that changes.
     pub(crate) fabric: Option<Fabric>,
+    /// Addresses of the Services in it.
+    services: HashSet<IpAddr>,
     /// Addresses of the ports in it, by network.
     addresses: HashSet<(NetworkName, IpAddr)>,
     bytes: usize,
@@ -56,6 +58,9 @@ impl Staging {
             let of = |address: &IpAddr| (port.network.clone(), *address);
             self.addresses.extend(port.addresses.iter().map(of));
         }
+        if let Change::Put(Object::Service(service)) = &change {
+            self.services.extend(&service.addresses);
+        }
         self.changes.push(change);
     }
 
@@ -64,12 +69,18 @@ impl Staging {
         !self.addresses.is_empty() && self.addresses.contains(&(network.clone(), address))
     }
 
+    /// Whether a Service in it has an address.
+    pub(crate) fn has_service_address(&self, address: IpAddr) -> bool {
+        self.services.contains(&address)
+    }
+
     /// Takes another in, which touches nothing of this one.
     pub(crate) fn absorb(&mut self, other: Self) {
         self.documents.extend(other.documents);
         self.changes.extend(other.changes);
         self.fabric = other.fabric.or(self.fabric.take());
         self.addresses.extend(other.addresses);
+        self.services.extend(other.services);
         self.bytes += other.bytes;
     }
 

@@ -140,7 +140,10 @@ impl State {
             _ => &[],
         };
         match resource.to_model().map_err(said)? {
-            Modelled::Fabric(fabric) => self.fabric = fabric,
+            Modelled::Fabric(fabric) => {
+                self.allocator.set_services(&fabric.services);
+                self.fabric = fabric;
+            }
             Modelled::Pool(pool) => self.allocator.set_pool(&pool.name, Some(&pool)),
             Modelled::Object(object) => {
                 self.note(&object, pools);

@@ -276,11 +276,12 @@ impl Operation {
 /// Whether a resource leaves it to us which of the free ones it gets.
 fn takes_any(resource: &Resource) -> bool {
     match resource {
-        Resource::Fabric(_) | Resource::Pool(_) => false,
+        Resource::Fabric(_) | Resource::Pool(_) | Resource::Endpoints(_) => false,
         Resource::Node(node) => node.spec.blocks.is_empty(),
         Resource::Router(router) => router.spec.vrf.is_none(),
         Resource::Network(network) => network.spec.vni.is_none(),
         Resource::Port(port) => port.spec.addresses.is_empty(),
+        Resource::Service(service) => service.spec.addresses.is_empty(),
     }
 }
 

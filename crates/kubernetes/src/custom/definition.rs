@@ -88,7 +88,7 @@ fn columns(kind: Kind) -> (&'static str, Vec<Value>) {
                 wide("MAC", "string", ".status.mac"),
             ],
         ),
-        Kind::Fabric | Kind::Node => ("", Vec::new()),
+        Kind::Fabric | Kind::Node | Kind::Service | Kind::Endpoints => ("", Vec::new()),
     };
     (short, own.into_iter().chain([ready, why, age]).collect())
 }
@@ -112,7 +112,7 @@ fn spec_rules(kind: Kind) -> Option<Value> {
                 "a gateway has to be inside of its subnet",
             ),
         ],
-        Kind::Port | Kind::Fabric | Kind::Node => return None,
+        Kind::Port | Kind::Fabric | Kind::Node | Kind::Service | Kind::Endpoints => return None,
     };
     Some(rules.into())
 }

@@ -7,6 +7,7 @@
 mod addresses;
 mod claims;
 mod news;
+mod services;
 mod standing;
 
 use crate::announce::Announcer;
@@ -26,12 +27,13 @@ use crate::world::node::NodeSeen;
 use addresses::Addresses;
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
-use news::{News, Pending};
+use news::{News, Pending, Watched};
 use osier_controller::config::{Config, KubernetesConfig};
 use osier_controller::{Controller, Engine, Metrics, NodeStates, kept_authority, kept_pause};
 use osier_model::NodeName;
 use osier_resource::Kind;
 use osier_store::{Epoch, History, Memory, Position, Revision, Store, Transaction};
+use services::Services;
 use standing::Standing;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, PoisonError};
@@ -75,6 +77,7 @@ struct Leader {
     nodes: Held<String, NodeSeen>,
     customs: Held<(Kind, String), CustomSeen>,
     blocks: Held<String, BlockSeen>,
+    services: Services,
     shared: Arc<Shared>,
     mirror: Mirror,
     problems: Problems,
@@ -95,13 +98,14 @@ struct Leader {
 pub(crate) async fn lead(setup: Setup, stop: oneshot::Receiver<()>) -> Result<(), KubernetesError> {
     let (queue, mut news) = mpsc::channel(QUEUE);
     let mut tasks = JoinSet::new();
-    news::watch(&setup.client, &queue, &mut tasks);
+    let watched = services::watched(&setup).await?;
+    news::watch(&setup.client, watched, &queue, &mut tasks);
     drop(queue);
     // The metrics are the controller's, which is not there yet.
     let mut leader = Leader::new(setup, &mut tasks);
     // Until all is heard, which may take a while, it says that it lives.
     let alive = tokio::spawn(standby::serve(leader.setup.config.api.listen));
-    leader.hear_all(&mut news).await?;
+    leader.hear_all(watched, &mut news).await?;
     let store = leader.fill().await?;
     alive.abort();
     // The port is free when it has ended.
@@ -161,6 +165,7 @@ impl Leader {
             nodes: Held::default(),
             customs: Held::default(),
             blocks: Held::default(),
+            services: Services::default(),
             shared: Arc::default(),
             mirror: Mirror::default(),
             problems,
@@ -177,8 +182,12 @@ impl Leader {
     }
 
     /// Hears everything once.
-    async fn hear_all(&mut self, news: &mut mpsc::Receiver<News>) -> Result<(), KubernetesError> {
-        let mut pending = Pending::all();
+    async fn hear_all(
+        &mut self,
+        watched: Watched,
+        news: &mut mpsc::Receiver<News>,
+    ) -> Result<(), KubernetesError> {
+        let mut pending = Pending::all(watched);
         while !pending.is_empty() {
             let told = news.recv().await.ok_or(KubernetesError::Ended("all watches"))?;
             pending.ended(&told);
@@ -258,6 +267,7 @@ impl Leader {
                     self.look_after_blocks().await;
                     if Instant::now() >= retry {
                         self.mirror.retry();
+                        self.retry_services();
                         retry = Instant::now() + RETRY;
                     }
                 }
@@ -299,7 +309,8 @@ impl Leader {
         if is_aggregate {
             cluster = ipnet::IpNet::aggregate(&cluster);
         }
-        self.mirror.want(plan::fabric(self.setup.kubernetes.tunnel, cluster));
+        let services = self.service_prefixes(&cluster);
+        self.mirror.want(plan::fabric(self.setup.kubernetes.tunnel, cluster, services));
         for resource in plan::pods() {
             self.mirror.want(resource);
         }

@@ -6,8 +6,11 @@ use crate::plan::Problem;
 use crate::problems::Whose;
 use crate::scribe::Duty;
 use crate::world::block::{BlockObject, BlockSeen};
+use crate::world::cidr::CidrObject;
 use crate::world::node::{NodeObject, NodeSeen};
 use crate::world::pod::PodObject;
+use crate::world::service::{self, ServiceObject};
+use crate::world::slice::{self, SliceObject};
 use crate::world::watch::{self, Told};
 use kube::core::DynamicObject;
 use kube::{Api, Client, Resource};
@@ -33,34 +36,60 @@ pub(super) enum News {
     Pod(Told<PodObject>),
     Block(Told<BlockObject>),
     Custom(Kind, Told<DynamicObject>),
+    Service(Told<ServiceObject>),
+    Slice(Told<SliceObject>),
+    Cidr(Told<CidrObject>),
 }
 
 /// What was not heard to its end yet.
 pub(super) struct Pending(BTreeSet<&'static str>);
 
+/// What is watched beside nodes, pods and our own.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Watched {
+    pub(super) services: bool,
+    pub(super) cidrs: bool,
+}
+
 /// Watches all that matters.
 pub(super) fn watch(
     client: &Client,
+    watched: Watched,
     queue: &mpsc::Sender<News>,
     tasks: &mut JoinSet<&'static str>,
 ) {
-    watch::spawn(tasks, "nodes", Api::all(client.clone()), queue.clone(), News::Node);
-    watch::spawn(tasks, "pods", Api::all(client.clone()), queue.clone(), News::Pod);
-    watch::spawn(tasks, "addressblocks", Api::all(client.clone()), queue.clone(), News::Block);
+    watch::spawn(tasks, "nodes", Api::all(client.clone()), "", queue.clone(), News::Node);
+    watch::spawn(tasks, "pods", Api::all(client.clone()), "", queue.clone(), News::Pod);
+    watch::spawn(tasks, "addressblocks", Api::all(client.clone()), "", queue.clone(), News::Block);
     for kind in KINDS {
         let api = Api::all_with(client.clone(), &api_resource(kind));
-        watch::spawn(tasks, kind.plural(), api, queue.clone(), move |told| {
+        watch::spawn(tasks, kind.plural(), api, "", queue.clone(), move |told| {
             News::Custom(kind, told)
         });
+    }
+    if watched.services {
+        let (services, slices) = (Api::all(client.clone()), Api::all(client.clone()));
+        watch::spawn(tasks, "services", services, service::OURS, queue.clone(), News::Service);
+        watch::spawn(tasks, "endpointslices", slices, slice::OURS, queue.clone(), News::Slice);
+    }
+    if watched.cidrs {
+        let cidrs = Api::all(client.clone());
+        watch::spawn(tasks, "servicecidrs", cidrs, "", queue.clone(), News::Cidr);
     }
 }
 
 // === impl Pending ===
 
 impl Pending {
-    pub(super) fn all() -> Self {
+    pub(super) fn all(watched: Watched) -> Self {
         let mut all = BTreeSet::from(["nodes", "pods", "addressblocks"]);
         all.extend(KINDS.map(Kind::plural));
+        if watched.services {
+            all.extend(["services", "endpointslices"]);
+        }
+        if watched.cidrs {
+            all.insert("servicecidrs");
+        }
         Self(all)
     }
 
@@ -74,6 +103,9 @@ impl Pending {
             News::Pod(Told::End) => "pods",
             News::Block(Told::End) => "addressblocks",
             News::Custom(kind, Told::End) => kind.plural(),
+            News::Service(Told::End) => "services",
+            News::Slice(Told::End) => "endpointslices",
+            News::Cidr(Told::End) => "servicecidrs",
             _ => return,
         };
         self.0.remove(plural);
@@ -88,6 +120,9 @@ impl Leader {
             News::Node(told) => self.hear_node(told),
             News::Block(told) => self.hear_block(told),
             News::Custom(kind, told) => self.hear_custom(kind, told),
+            News::Service(told) => self.hear_service(told),
+            News::Slice(told) => self.hear_slice(told),
+            News::Cidr(told) => self.hear_cidr(told),
             News::Pod(told) => {
                 let mut pods = self.shared.pods.write().unwrap_or_else(PoisonError::into_inner);
                 match told {
@@ -185,6 +220,8 @@ impl Leader {
                     let whose = Whose::node(&name.1);
                     self.problems.set(&whose, &["NodeRefused"], refused);
                 }
+            } else if matches!(name.0, Kind::Service | Kind::Endpoints) {
+                self.tell_service(name);
             } else if let Some(seen) = self.customs.get(name) {
                 let duty = self.status_duty(name, seen);
                 if let Some((status, duty)) = duty
@@ -225,6 +262,8 @@ impl Leader {
         let nodes: Vec<_> = self.nodes.iter().map(|(name, _)| (Kind::Node, name.clone())).collect();
         self.tell(&customs);
         self.tell(&nodes);
+        self.tell(&self.mirror.refused());
+        self.tell_bad();
         self.is_stale = true;
     }
 

@@ -1,11 +1,15 @@
-//! What there is in Kubernetes, as far as it matters: nodes, pods, our own resources and blocks.
+//! What there is in Kubernetes, as far as it matters: nodes, pods, Services with their endpoints, our
+//! own resources and blocks.
 //!
 //! Only the fields that are needed are kept, and only they are read.
 
 pub(crate) mod block;
+pub(crate) mod cidr;
 pub(crate) mod held;
 pub(crate) mod node;
 pub(crate) mod pod;
+pub(crate) mod service;
+pub(crate) mod slice;
 pub(crate) mod watch;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
@@ -38,6 +42,12 @@ pub(crate) fn slim<'de, D: Deserializer<'de>>(from: D) -> Result<ObjectMeta, D::
         annotations: slim.annotations,
         ..ObjectMeta::default()
     })
+}
+
+/// An object of a namespace, as the model calls it: `namespace:name`.
+pub(crate) fn called(metadata: &ObjectMeta) -> String {
+    let namespace = metadata.namespace.as_deref().unwrap_or_default();
+    format!("{namespace}:{}", metadata.name.as_deref().unwrap_or_default())
 }
 
 /// An object of which only some fields are read.

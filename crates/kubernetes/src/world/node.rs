@@ -15,6 +15,9 @@ pub(crate) const TAINT: &str = "node.osier.dev/agent-not-ready";
 /// The condition that says whether a node has a network.
 pub(crate) const NETWORK_UNAVAILABLE: &str = "NetworkUnavailable";
 
+/// Where a node stands.
+const ZONE: &str = "topology.kubernetes.io/zone";
+
 /// A node, as it is read.
 #[derive(Deserialize, Debug, Clone)]
 pub(crate) struct NodeObject {
@@ -83,6 +86,7 @@ pub(crate) struct NodeSeen {
     pub(crate) pod_cidrs: Vec<IpNet>,
     /// What of that is no prefix.
     pub(crate) bad_cidrs: Vec<String>,
+    pub(crate) zone: Option<String>,
     pub(crate) is_tainted: bool,
     pub(crate) is_paused: bool,
     pub(crate) network: Option<ConditionSeen>,
@@ -141,6 +145,7 @@ impl From<NodeObject> for NodeSeen {
             addresses: unique,
             pod_cidrs,
             bad_cidrs,
+            zone: metadata.labels.and_then(|mut labels| labels.remove(ZONE)),
             is_tainted: spec.taints.iter().any(|taint| taint.key == TAINT),
             is_paused: annotations.get(PAUSED).is_some_and(|paused| paused == "true"),
             network: status.conditions.into_iter().find(is_ours),

@@ -29,11 +29,12 @@ pub(crate) enum Told<T> {
     End,
 }
 
-/// Watches objects for as long as the queue is read.
+/// Watches objects for as long as the queue is read; only those with some labels, if any are said.
 pub(crate) fn spawn<T, N>(
     tasks: &mut JoinSet<&'static str>,
     plural: &'static str,
     api: Api<T>,
+    labels: &'static str,
     queue: mpsc::Sender<N>,
     wrap: impl Fn(Told<T>) -> N + Send + Sync + 'static,
 ) where
@@ -41,7 +42,8 @@ pub(crate) fn spawn<T, N>(
     N: Send + 'static,
 {
     tasks.spawn(async move {
-        let mut config = Config::default().streaming_lists();
+        let chosen = Config::default().labels(labels);
+        let mut config = chosen.clone().streaming_lists();
         loop {
             let stream = watcher::watcher(api.clone(), config.clone()).default_backoff();
             let mut stream = std::pin::pin!(stream);
@@ -59,7 +61,7 @@ pub(crate) fn spawn<T, N>(
                     }
                     Err(error) if is_listing && cannot_stream(&error) => {
                         tracing::info!(plural, "this API server does not stream lists");
-                        config = Config::default().page_size(PAGE);
+                        config = chosen.clone().page_size(PAGE);
                         break;
                     }
                     Err(error) => {

@@ -7,17 +7,19 @@ use osier_fleet::client::{
     ViewUpdate, join,
 };
 use osier_fleet::{Fingerprint, Report, Ticket};
-use osier_model::{NetworkName, NodeName, Port, PortKey};
+use osier_model::{Change, NetworkName, NodeName, Object, Port, PortKey, View, ViewContent};
 use serde_json::json;
 use std::net::IpAddr;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tempfile::TempDir;
 
 /// An agent that makes everything real at once.
 pub(crate) struct Agent {
     pub(crate) client: ControllerClient,
+    /// What it knows.
+    view: Arc<Mutex<Option<View>>>,
     /// What it keeps on disk.
     _folder: TempDir,
 }
@@ -62,6 +64,38 @@ pub(crate) async fn try_join(
     join(fleet, ticket, &Credentials::new(folder)).await
 }
 
+fn learn(view: &mut Option<View>, node: &NodeName, update: ViewUpdate) {
+    let (fabric, objects, changes) = match update.content {
+        ViewContent::Snapshot { fabric, objects } => (Some(fabric), objects, Vec::new()),
+        ViewContent::Changes { fabric, changes } => {
+            let known = view.as_ref().expect("all of it comes first");
+            (fabric, all_of(known), changes)
+        }
+    };
+    if let Some(fabric) = fabric {
+        let mut anew = View::new(node.clone(), fabric);
+        for object in objects {
+            anew.apply(Change::Put(object)).unwrap();
+        }
+        *view = Some(anew);
+    }
+    let view = view.as_mut().expect("it is there");
+    for change in changes {
+        view.apply(change).unwrap();
+    }
+}
+
+fn all_of(view: &View) -> Vec<Object> {
+    let nodes = view.nodes().values().cloned().map(Object::Node);
+    let routers = view.routers().values().cloned().map(Object::Router);
+    let networks = view.networks().values().cloned().map(Object::Network);
+    let ports = view.ports().values().cloned().map(Object::Port);
+    let services = view.services().values().cloned().map(Object::Service);
+    let slices = view.endpoints().values().flat_map(|slices| slices.values().cloned());
+    let all = nodes.chain(routers).chain(networks).chain(ports).chain(services);
+    all.chain(slices.map(Object::Endpoints)).collect()
+}
+
 impl Agent {
     /// Joins as soon as it may, and follows all of these controllers.
     pub(crate) async fn join(
@@ -101,17 +135,21 @@ impl Agent {
         let options = ClientOptions {
             cache: Some(folder.path().join("view")),
             backoff: Backoff { least: Duration::from_millis(20), most: Duration::from_millis(200) },
-            ..ClientOptions::new(node)
+            ..ClientOptions::new(node.clone())
         };
         let (client, mut news) = ControllerClient::start(options, transport).await;
         let voice = client.clone();
+        let view = Arc::new(Mutex::new(None));
+        let (known, own) = (Arc::clone(&view), node.clone());
         tokio::spawn(async move {
             while let Some(update) = news.recv().await {
                 let update: ViewUpdate = update;
-                voice.applied(update.position(), Vec::new());
+                let position = update.position();
+                learn(&mut known.lock().unwrap(), &own, update);
+                voice.applied(position, Vec::new());
             }
         });
-        Self { client, _folder: folder }
+        Self { client, view, _folder: folder }
     }
 
     /// Waits until it follows a leader of a term, or a later one; says which.
@@ -121,6 +159,11 @@ impl Agent {
         let following = tokio::time::timeout(crate::server::PATIENCE, following).await;
         let following = following.expect("it follows in time").unwrap();
         following.term
+    }
+
+    /// What it knows, looked at.
+    pub(crate) fn knows<T>(&self, look: impl FnOnce(&View) -> T) -> Option<T> {
+        self.view.lock().unwrap().as_ref().map(look)
     }
 
     /// How many objects it was sent so far.

@@ -16,3 +16,4 @@ mod join;
 mod nodes;
 mod outage;
 mod own;
+mod services;

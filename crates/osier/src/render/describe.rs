@@ -4,7 +4,10 @@ use super::moment;
 use super::paint::{Paint, Tone};
 use super::table::{self, Table};
 use crate::client::answers::NodeStatus;
-use osier_resource::{Condition, Document, Kind, Resource, Truth};
+use osier_resource::{
+    Condition, Document, EndpointState, EndpointsSpec, Kind, Resource, ServiceSpec, ServiceStatus,
+    Truth,
+};
 use serde_json::Value;
 use std::fmt::{Display, Write as _};
 use time::OffsetDateTime;
@@ -83,6 +86,9 @@ fn of_kind(resource: &Resource, facts: &mut Facts) {
                 |cluster| format!("{cluster}: between these nothing is translated"),
             );
             facts.say("Cluster", said);
+            if let Some(services) = join(&spec.services) {
+                facts.say("Services", services);
+            }
         }
         Resource::Node(Document { spec, status, .. }) => {
             facts.say("Tunnels end at", spec.tunnel.to_string());
@@ -131,6 +137,65 @@ fn of_kind(resource: &Resource, facts: &mut Facts) {
                 }
             }
         }
+        Resource::Service(Document { spec, status, .. }) => of_service(spec, status, facts),
+        Resource::Endpoints(Document { spec, .. }) => of_endpoints(spec, facts),
+    }
+}
+
+fn of_service(spec: &ServiceSpec, status: &ServiceStatus, facts: &mut Facts) {
+    facts.say_chosen("Addresses", join(&spec.addresses), join(&status.addresses));
+    if let Some(external) = join(spec.external.iter().chain(&spec.balanced)) {
+        facts.say("From outside", external);
+    }
+    if let Some(router) = &spec.router {
+        facts.say("Router", router.to_string());
+    }
+    for port in &spec.ports {
+        let name = if port.name.is_empty() { String::new() } else { format!(" ({})", port.name) };
+        let node = port.node_port.map(|n| format!(", {n} on every node")).unwrap_or_default();
+        facts.say("Port", format!("{}/{}{name}{node}", port.port, port.transport));
+    }
+    if let Some((ready, all)) = status.ready.zip(status.endpoints) {
+        facts.say("Endpoints", format!("{ready} of {all} ready"));
+    }
+    if let Some(seconds) = spec.affinity {
+        facts.say("A client stays", format!("{seconds} s with its endpoint"));
+    }
+    for (who, locality) in [("Inside", spec.internal_traffic), ("Outside", spec.external_traffic)] {
+        if !locality.is_cluster() {
+            facts.say(who, "only endpoints of the same node");
+        }
+    }
+    if let Some(ranges) = join(&spec.source_ranges) {
+        facts.say("Only for", ranges);
+    }
+    if let Some(port) = spec.health_port {
+        facts.say("Health", format!("port {port} of every node"));
+    }
+}
+
+fn of_endpoints(spec: &EndpointsSpec, facts: &mut Facts) {
+    facts.say("Service", spec.service.to_string());
+    for port in &spec.ports {
+        facts.say("Port", format!("{}/{} {}", port.port, port.transport, port.name));
+    }
+    for endpoint in &spec.endpoints {
+        let mut said = endpoint.address.to_string();
+        if let Some(node) = &endpoint.node {
+            let _ = write!(said, " on {node}");
+        }
+        match endpoint.state {
+            EndpointState::Ready => {}
+            EndpointState::Terminating => said.push_str(", ends"),
+            EndpointState::Unready => said.push_str(", not ready"),
+        }
+        if endpoint.weight != 1 {
+            let _ = write!(said, ", weight {}", endpoint.weight);
+        }
+        if let Some(zones) = join(&endpoint.zones) {
+            let _ = write!(said, ", for zones {zones}");
+        }
+        facts.say("Endpoint", said);
     }
 }
 

@@ -19,6 +19,7 @@ const EXAMPLES: &str = "\
 Examples:
   osier describe network blue   # its numbers, subnets, and every port on it
   osier describe node n1        # is it as wanted? its ports, its tunnels
+  osier describe service shop:db  # its addresses and ports, and who answers
   osier describe port shop:web  # where it is, and what it was given";
 
 #[derive(Debug, Args)]
@@ -89,6 +90,15 @@ async fn related(client: &Client, resource: &Resource) -> anyhow::Result<Related
             ] {
                 add(heading, kind, vec![client.object(kind, &name).await?]);
             }
+        }
+        Resource::Service(_) => {
+            let slices = having(client, Kind::Endpoints, "/spec/service", name).await?;
+            add("Endpoints", Kind::Endpoints, slices);
+        }
+        Resource::Endpoints(Document { spec, .. }) => {
+            let service = client.list(Kind::Service, None).await?.items.into_iter();
+            let is_it = |item: &Value| table::name(item) == spec.service.as_str();
+            add("Service", Kind::Service, service.filter(is_it).collect());
         }
     }
     Ok(related)
