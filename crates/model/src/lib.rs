@@ -12,6 +12,7 @@
 //! - A [`Pool`] gives addresses out ([`AddressPool`]), each once, and lets freed ones cool down.
 
 mod change;
+mod choice;
 mod error;
 mod id;
 mod intervals;
@@ -26,6 +27,7 @@ mod service;
 mod view;
 
 pub use change::{Change, Key, Object, ViewContent};
+pub use choice::{Backend, Candidates, Standpoint};
 pub use error::{Invalid, Problem};
 pub use id::{Identity, Vni, VrfId};
 pub use intervals::Intervals;

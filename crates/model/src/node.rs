@@ -56,4 +56,26 @@ impl Node {
     pub fn gateway_of(block: IpNet) -> IpAddr {
         block.hosts().find(|address| is_usable(block, *address)).unwrap_or(block.network())
     }
+
+    /// The address of a block that stands for clients whose own address a Service hides: its last
+    /// usable one, which no pod has. A block of a few addresses has none to spare.
+    pub fn service_address_of(block: IpNet) -> Option<IpAddr> {
+        const SPARE_BITS: u8 = 4;
+        if block.max_prefix_len() - block.prefix_len() < SPARE_BITS {
+            return None;
+        }
+        Some(match block {
+            IpNet::V4(v4) => (u32::from(v4.broadcast()) - 1).to_be_bytes().into(),
+            IpNet::V6(v6) => v6.broadcast().into(),
+        })
+    }
+
+    /// Such an address of each family that it has.
+    pub fn service_addresses(&self) -> impl Iterator<Item = IpAddr> {
+        let first = |ipv6: bool| {
+            let of_family = self.blocks.iter().filter(move |b| b.addr().is_ipv6() == ipv6);
+            of_family.copied().find_map(Self::service_address_of)
+        };
+        [false, true].into_iter().filter_map(first)
+    }
 }
