@@ -83,8 +83,9 @@ impl Addresses {
         self.pools.retain(|pool| blocks.contains(&pool.prefix()));
         for block in blocks {
             if !self.pools.iter().any(|pool| pool.prefix() == *block) {
-                let gateway = IpNet::from(Node::gateway_of(*block));
-                self.pools.push(AddressPool::new(*block, &[gateway], self.cool_down));
+                let taken = [Some(Node::gateway_of(*block)), Node::service_address_of(*block)];
+                let taken: Vec<IpNet> = taken.into_iter().flatten().map(IpNet::from).collect();
+                self.pools.push(AddressPool::new(*block, &taken, self.cool_down));
             }
         }
         self.pools.sort_by_key(|pool| blocks.iter().position(|block| *block == pool.prefix()));

@@ -18,6 +18,7 @@ use crate::link::{self, LinkError};
 use crate::metrics::Metrics;
 use crate::netlink::{NamespaceId, name_of_address};
 use crate::ports::Ports;
+use crate::services::HealthPorts;
 use crate::switch::{Switch, SwitchError, row_ownership};
 use crate::uplink::{MtuError, pod_mtu};
 use crate::view::file::ViewFile;
@@ -156,7 +157,7 @@ pub async fn run_with(
     ports.bury(dead);
     metrics.set_ports(ports.count());
     ports.set_blocks(&node.blocks);
-    let follower = Follower {
+    let mut follower = Follower {
         config: config.clone(),
         ports: ports.clone(),
         metrics: metrics.clone(),
@@ -169,11 +170,13 @@ pub async fn run_with(
         progress: progress.unwrap_or_default(),
         updates,
         faults: Vec::new(),
+        health: HealthPorts::default(),
     };
     if let Err(error) = ports.set_exceptions().await {
         warn!(error = %Chain(&error), "not all pods leave the cluster as they should");
     }
     follower.set_up_gateway().await?;
+    follower.begin_services().await;
     let server = CniServer::bind(&config.cni_socket, ports.clone(), metrics.clone()).await?;
     serve_metrics(&config, &ports, metrics, &stop).await?;
     follower.tell();

@@ -4,6 +4,7 @@
 //! connections have was decided at their first packet, and stays.
 
 use crate::gateway::{self, GatewayError};
+use crate::services::NodePort;
 use ipnet::IpNet;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -30,6 +31,7 @@ struct Table {
     masquerade: bool,
     pods: Vec<IpNet>,
     exceptions: Exceptions,
+    node_ports: BTreeSet<NodePort>,
 }
 
 // === impl Firewall ===
@@ -40,10 +42,14 @@ impl Firewall {
         Self(Arc::new(Mutex::new(Table { masquerade, ..Table::default() })))
     }
 
-    /// Pods have addresses of these.
-    pub(crate) async fn set_pods(&self, pods: Vec<IpNet>) -> Result<(), GatewayError> {
+    /// Pods have addresses of these, and these ports of the machine lead to Services.
+    pub(crate) async fn set_cluster(
+        &self,
+        pods: Vec<IpNet>,
+        node_ports: BTreeSet<NodePort>,
+    ) -> Result<(), GatewayError> {
         let mut table = self.0.lock().await;
-        table.pods = pods;
+        (table.pods, table.node_ports) = (pods, node_ports);
         table.apply().await
     }
 
@@ -63,7 +69,8 @@ impl Firewall {
 
 impl Table {
     async fn apply(&self) -> Result<(), GatewayError> {
-        let script = gateway::nft_script(&self.pods, self.masquerade, &self.exceptions);
+        let Self { pods, masquerade, exceptions, node_ports } = self;
+        let script = gateway::nft_script(pods, *masquerade, exceptions, node_ports);
         gateway::apply_nft(&script).await
     }
 }

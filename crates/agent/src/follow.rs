@@ -4,11 +4,13 @@
 //! other flows: it is repeated until it is done. All else are steps. Nothing here restarts
 //! anything, and pods that talk go on talking.
 
+use crate::asks;
 use crate::config::Config;
 use crate::fixed::Fixed;
 use crate::gateway::{self, GatewayError};
 use crate::metrics::Metrics;
 use crate::ports::Ports;
+use crate::services::{self, HealthPorts, Published};
 use crate::switch::SwitchError;
 use crate::uplink::{pod_mtu, tunnel_mtu};
 use crate::view::{Progress, Said, ViewContent, ViewUpdates};
@@ -43,6 +45,8 @@ pub(crate) struct Follower {
     pub(crate) updates: u64,
     /// What of them is not real.
     pub(crate) faults: Vec<String>,
+    /// Where Services' health is told.
+    pub(crate) health: HealthPorts,
 }
 
 // === impl Follower ===
@@ -116,6 +120,8 @@ impl Follower {
         if taken.fabric || taken.changes.iter().any(is_of_nodes) {
             self.learn(taken.fabric).await;
         }
+        self.unsettled |= taken.changes.iter().any(is_of_services);
+        self.tell_health().await;
         if self.behind {
             self.catch_up().await;
         } else if let Err(error) = self.ports.switch().follow(taken.changes).await {
@@ -123,6 +129,26 @@ impl Follower {
             self.faults.push(Chain(&error).to_string());
         }
         self.settle().await;
+    }
+
+    /// What Services need when the agent begins.
+    pub(crate) async fn begin_services(&mut self) {
+        self.tell_health().await;
+        self.forget_left_over().await;
+    }
+
+    /// Has connections forgotten whose endpoints went while nobody looked.
+    pub(crate) async fn forget_left_over(&self) {
+        match asks::control(&self.config) {
+            Ok(control) => self.ports.switch().forget_left_over(&control).await,
+            Err(error) => warn!(error, "connections to former endpoints may live on"),
+        }
+    }
+
+    /// Tells those who ask how many endpoints of Services are here.
+    pub(crate) async fn tell_health(&mut self) {
+        let health = self.ports.switch().with_said(|said| services::health(said.view())).await;
+        self.health.say(health).await;
     }
 
     /// Nodes or the fabric are others: only they make a difference outside of the switch.
@@ -153,6 +179,7 @@ impl Follower {
                 let tunnel = self.node.tunnel;
                 info!(kind = ?self.fabric.tunnel, %tunnel, mtu = self.mtu, "the tunnel changed");
                 self.behind = false;
+                self.forget_left_over().await;
             }
             Err(error) => {
                 warn!(error = %Chain(&error), "the changed tunnel is not on the switch yet");
@@ -179,8 +206,9 @@ impl Follower {
     /// The interface, and the firewall.
     pub(crate) async fn set_up_gateway(&self) -> Result<(), GatewayError> {
         self.set_up_interface().await?;
-        let prefixes = self.pod_prefixes().await;
-        if let Err(error) = self.ports.firewall().set_pods(prefixes).await {
+        let (pods, published) = self.reached().await;
+        let set = self.ports.firewall().set_cluster(pods, published.node_ports).await;
+        if let Err(error) = set {
             // Pods still reach one another and the node.
             error!(error = %Chain(&error), "pods do not reach the outside");
         }
@@ -188,7 +216,8 @@ impl Follower {
     }
 
     async fn set_up_interface(&self) -> Result<(), GatewayError> {
-        let prefixes = self.pod_prefixes().await;
+        let (mut prefixes, published) = self.reached().await;
+        prefixes.extend(published.prefixes);
         // The machine itself must not send what does not fit: nobody would tell it.
         let fits = tunnel_mtu(self.fabric.tunnel, self.node.tunnel).unwrap_or(self.mtu);
         let mtu = self.mtu.min(fits);
@@ -197,10 +226,19 @@ impl Follower {
         Ok(())
     }
 
-    async fn pod_prefixes(&self) -> Vec<IpNet> {
-        let prefixes = |view: &View| gateway::pod_prefixes(view.fabric(), view.nodes().values());
-        self.ports.switch().with_said(|said| prefixes(said.view())).await
+    /// Addresses of pods, and what of Services the machine has to know.
+    async fn reached(&self) -> (Vec<IpNet>, Published) {
+        let look = |view: &View| {
+            let pods = gateway::pod_prefixes(view.fabric(), view.nodes().values());
+            (pods, Published::of(view))
+        };
+        self.ports.switch().with_said(|said| look(said.view())).await
     }
+}
+
+/// Endpoints are the switch's alone.
+fn is_of_services(change: &Change) -> bool {
+    matches!(change, Change::Put(Object::Service(_)) | Change::Delete(Key::Service(_)))
 }
 
 fn is_of_nodes(change: &Change) -> bool {

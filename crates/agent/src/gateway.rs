@@ -7,7 +7,9 @@
 
 use crate::firewall::Exceptions;
 use crate::netlink::{self, HostInterface, HostRoute, NetlinkError};
+use crate::services::NodePort;
 use ipnet::IpNet;
+use osier_compiler::NODE_PORT_ADDRESSES;
 use osier_model::{Fabric, Mac, Node};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -55,11 +57,11 @@ pub fn pod_prefixes<'a>(fabric: &Fabric, nodes: impl Iterator<Item = &'a Node>) 
     prefixes.into_iter().collect()
 }
 
-/// What the interface shall be.
-pub fn interface(node: &Node, pods: &[IpNet], mtu: u16) -> HostInterface {
+/// What the interface shall be; `prefixes` are all that is reached by it.
+pub fn interface(node: &Node, prefixes: &[IpNet], mtu: u16) -> HostInterface {
     let addresses: Vec<IpAddr> = node.blocks.iter().map(|block| Node::gateway_of(*block)).collect();
     let of_family = |v4: bool| move |address: &&IpAddr| address.is_ipv4() == v4;
-    let routes = pods.iter().filter_map(|prefix| {
+    let routes = prefixes.iter().filter_map(|prefix| {
         let v4 = prefix.addr().is_ipv4();
         // Without an address of the family there is nothing to send from.
         let source = addresses.iter().find(of_family(v4)).copied()?;
@@ -73,7 +75,12 @@ pub fn interface(node: &Node, pods: &[IpNet], mtu: u16) -> HostInterface {
 
 /// Our nftables table, anew, as one transaction. With `masquerade` what pods send outside gets the
 /// machine's address, but for those with an address among the exceptions; without, only theirs.
-pub fn nft_script(pods: &[IpNet], masquerade: bool, exceptions: &Exceptions) -> String {
+pub fn nft_script(
+    pods: &[IpNet],
+    masquerade: bool,
+    exceptions: &Exceptions,
+    services: &BTreeSet<NodePort>,
+) -> String {
     let mut script = String::from(
         "add table inet osier\ndelete table inet osier\ntable inet osier {\n\
          \tchain forward {\n\t\ttype filter hook forward priority filter - 5; policy accept;\n",
@@ -85,6 +92,7 @@ pub fn nft_script(pods: &[IpNet], masquerade: bool, exceptions: &Exceptions) -> 
     }
     script.push_str("\t\tiifname \"osier0\" accept\n\t\toifname \"osier0\" accept\n\t}\n");
     script.push_str(&host_ports(&exceptions.host_ports));
+    script.push_str(&node_ports(services));
     let exceptions = &exceptions.masquerade;
     script.push_str(&way_back(pods));
     if masquerade || !exceptions.is_empty() {
@@ -138,6 +146,29 @@ fn host_ports(rules: &BTreeSet<String>) -> String {
          \t\tfib daddr type local jump to-pods\n\t}}\n\
          \tchain from-loopback {{\n\t\ttype nat hook postrouting priority srcnat; policy accept;\n\
          \t\toifname \"osier0\" ip saddr 127.0.0.0/8 masquerade\n\t}}\n"
+    )
+}
+
+/// Chains that lead from ports of the machine to Services: the switch does the rest. Not by the
+/// loopback address, which has no meaning there.
+fn node_ports(ports: &BTreeSet<NodePort>) -> String {
+    if ports.is_empty() {
+        return String::new();
+    }
+    let ports: Vec<String> = ports.iter().map(ToString::to_string).collect();
+    let [v4, v6] = NODE_PORT_ADDRESSES;
+    format!(
+        "\tset node-ports {{\n\t\ttype inet_proto . inet_service\n\t\telements = {{ {} }}\n\t}}\n\
+         \tchain to-services {{\n\
+         \t\tip daddr 127.0.0.0/8 return\n\t\tip6 daddr ::1 return\n\
+         \t\tmeta nfproto ipv4 meta l4proto . th dport @node-ports dnat ip to {v4}\n\
+         \t\tmeta nfproto ipv6 meta l4proto . th dport @node-ports dnat ip6 to {v6}\n\t}}\n\
+         \tchain node-ports-in {{\n\
+         \t\ttype nat hook prerouting priority dstnat; policy accept;\n\
+         \t\tfib daddr type local jump to-services\n\t}}\n\
+         \tchain node-ports-own {{\n\t\ttype nat hook output priority -100; policy accept;\n\
+         \t\tfib daddr type local jump to-services\n\t}}\n",
+        ports.join(", "),
     )
 }
 
@@ -249,12 +280,12 @@ mod tests {
     #[test]
     fn only_what_leaves_the_cluster_is_translated() {
         let pods = [node().blocks[0], "10.2.0.0/16".parse().unwrap(), node().blocks[1]];
-        let nobody = Exceptions::default();
-        let script = nft_script(&pods, true, &nobody);
+        let (nobody, none) = (Exceptions::default(), BTreeSet::new());
+        let script = nft_script(&pods, true, &nobody, &none);
         let rule = "oifname != \"osier0\" ip saddr { 10.1.1.0/24, 10.2.0.0/16 } \
                     ip daddr != { 10.1.1.0/24, 10.2.0.0/16 } masquerade";
         assert!(script.contains(rule), "{script}");
-        assert!(!nft_script(&pods, false, &nobody).contains("oifname != "));
+        assert!(!nft_script(&pods, false, &nobody, &none).contains("oifname != "));
         assert!(
             script.contains("oifname \"osier0\" ip saddr 10.2.0.0/16 ct status dnat masquerade")
         );
@@ -262,9 +293,9 @@ mod tests {
         let masquerade = BTreeSet::from(["10.1.1.9".parse().unwrap()]);
         let hairpin = BTreeSet::from(["fd01::9".parse().unwrap()]);
         let one = Exceptions { masquerade, hairpin, ..Exceptions::default() };
-        let script = nft_script(&pods, true, &one);
+        let script = nft_script(&pods, true, &one, &none);
         assert!(script.contains(" ip saddr != { 10.1.1.9 } ip daddr !="), "{script}");
-        let script = nft_script(&pods, false, &one);
+        let script = nft_script(&pods, false, &one, &none);
         assert!(script.contains("\"osier0\" ip saddr { 10.1.1.9 } ip daddr !="), "{script}");
         let rule = "\t\tip6 saddr fd01::9 ip6 daddr fd01::9 drop\n\t\tiifname";
         assert!(script.contains(rule), "{script}");

@@ -28,6 +28,7 @@ pub mod log;
 pub mod metrics;
 pub mod netlink;
 pub mod ports;
+mod services;
 pub mod switch;
 mod uplink;
 pub mod view;

@@ -4,9 +4,11 @@
 //! The only place that joins the compiler with the reconcilers. Callers wait for what they asked,
 //! and share transactions and bundles with whoever asks at the same time.
 
+use crate::Chain;
 use crate::desired::{PREFIX, PodPort};
+use crate::services::{Flusher, Stale};
 use crate::view::{Said, Taken, ViewContent};
-use crate::wanted::Wanted;
+use crate::wanted::{Followed, Wanted};
 use osier_compiler::{
     Attachment, CLASS, CLASS_MASK, CompileError, Compiled, Compiler, GROUPS, LEARNED, LocalPorts,
     METERS,
@@ -14,15 +16,17 @@ use osier_compiler::{
 use osier_model::{Change, Invalid, Node, NodeName, Port, PortKey, View};
 use osier_openflow::port_no::PortNo;
 use osier_openflow::session::{Backoff, Dialer, Endpoint, Options as SessionOptions};
+use osier_ovsdb::unixctl;
 use osier_southbound::arrivals::{Arrival, Arrivals};
 use osier_southbound::flows::{self, CookieClass, FlowReconciler};
 use osier_southbound::rows::{self, RowReconciler};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::{Duration, Instant};
 use thiserror::Error;
 use tokio::sync::Mutex;
 use tokio::time::{sleep, timeout};
+use tracing::warn;
 
 /// How long a switch may take to find a wire, before it is asked what is wrong.
 const ATTACH_PATIENCE: Duration = Duration::from_secs(2);
@@ -55,6 +59,7 @@ pub struct Switch {
     flows: FlowReconciler,
     rows: RowReconciler,
     arrivals: Arrivals,
+    flusher: Flusher,
 }
 
 /// A port that was asked for.
@@ -98,7 +103,8 @@ impl Switch {
         let wanted = Mutex::new(Wanted::new(said, local)?);
         let flows = FlowReconciler::start(dialer(), flow_ownership(), flows::Options::default());
         let arrivals = Arrivals::start(dialer());
-        Ok(Self { node, bridge: bridge.to_owned(), wanted, flows, rows, arrivals })
+        let flusher = Flusher::start(management);
+        Ok(Self { node, bridge: bridge.to_owned(), wanted, flows, rows, arrivals, flusher })
     }
 
     /// Takes the ports that live, and makes the switch's flows so. What is so already is not
@@ -128,14 +134,34 @@ impl Switch {
 
     /// Brings steps of the view to the switch.
     pub async fn follow(&self, changes: Vec<Change>) -> Result<(), SwitchError> {
-        let settling = {
+        let (settling, refused, stale) = {
             let mut wanted = self.wanted.lock().await;
-            let (compiled, refused) = wanted.follow(changes);
+            let Followed { compiled, refused, stale } = wanted.follow(changes);
             // What could be compiled is brought there, whatever else could not.
-            let settling = self.send(compiled).await?;
-            refused.map_or(Ok(settling), Err)?
+            (self.send(compiled).await?, refused, stale)
         };
-        Ok(settling.await?)
+        let settled = settling.await;
+        // Not before: they would be made anew the old way.
+        self.flusher.flush(stale).await;
+        refused.map_or(Ok(()), Err)?;
+        Ok(settled?)
+    }
+
+    /// Has connections forgotten that were led to whom Services no longer have. For when steps were
+    /// missed: at the start, and after all was compiled anew.
+    pub(crate) async fn forget_left_over(&self, control: &unixctl::Client) {
+        let ways: BTreeSet<Stale> = self
+            .with_view(|view| view.services().keys().flat_map(|s| Stale::ways(view, s)).collect())
+            .await;
+        let zones: BTreeSet<u16> = ways.iter().map(Stale::zone).collect();
+        for zone in zones {
+            match control.connections(Some(zone)).await {
+                Ok(found) => self.flusher.flush(Stale::left_over(&found, &ways)).await,
+                Err(error) => {
+                    warn!(error = %Chain(&error), "connections to former endpoints may live on");
+                }
+            }
+        }
     }
 
     /// Compiles all anew: what holds for the cluster changed, or a number of a fixed port.

@@ -4,10 +4,11 @@
 //! then count as they are made. What a view may decide of a living one is what it is to policies
 //! and how fast it may be. Nothing here talks to anybody.
 
+use crate::services::Stale;
 use crate::view::{Said, Taken, ViewContent};
 use osier_compiler::{Attachment, CompileError, Compiled, Compiler, LocalPorts};
 use osier_model::{Change, Invalid, Key, Object, Port, PortKey, View};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// See the module.
 #[derive(Debug)]
@@ -15,6 +16,17 @@ pub(crate) struct Wanted {
     said: Said,
     compiler: Compiler,
     here: BTreeMap<PortKey, (Port, Attachment)>,
+}
+
+/// What steps came to.
+#[derive(Debug, Default)]
+pub(crate) struct Followed {
+    /// Plans that may differ now.
+    pub(crate) compiled: Vec<Compiled>,
+    /// The first step that could not be.
+    pub(crate) refused: Option<CompileError>,
+    /// Ways that connections are no longer to take.
+    pub(crate) stale: Vec<Stale>,
 }
 
 // === impl Wanted ===
@@ -58,15 +70,20 @@ impl Wanted {
 
     /// Compiles steps that were heard. What can be is done, whatever else cannot: the first that
     /// could not be is told.
-    pub(crate) fn follow(&mut self, changes: Vec<Change>) -> (Vec<Compiled>, Option<CompileError>) {
-        let (mut compiled, mut refused) = (Vec::new(), None);
+    pub(crate) fn follow(&mut self, changes: Vec<Change>) -> Followed {
+        let mut followed = Followed::default();
+        let services: BTreeSet<_> = changes.iter().filter_map(Stale::service_of).collect();
+        let ways = |view: &View| services.iter().flat_map(|s| Stale::ways(view, s)).collect();
+        let before: BTreeSet<Stale> = ways(self.view());
         for change in changes {
             match self.follow_one(change) {
-                Ok(more) => compiled.extend(more),
-                Err(error) => refused = refused.or(Some(error)),
+                Ok(more) => followed.compiled.extend(more),
+                Err(error) => followed.refused = followed.refused.or(Some(error)),
             }
         }
-        (compiled, refused)
+        let now: BTreeSet<Stale> = ways(self.view());
+        followed.stale = before.difference(&now).copied().collect();
+        followed
     }
 
     fn follow_one(&mut self, change: Change) -> Result<Vec<Compiled>, CompileError> {
@@ -98,11 +115,10 @@ impl Wanted {
         let compiler = compiler_of(&self.said, local, &self.here)?;
         let mut all = compiler.all()?;
         let before = std::mem::replace(&mut self.compiler, compiler).all()?;
-        for gone in before {
-            if !all.iter().any(|compiled| compiled.owner == gone.owner) {
-                all.push(Compiled { plan: osier_compiler::Plan::default(), ..gone });
-            }
-        }
+        let owners: BTreeSet<_> = all.iter().map(|compiled| compiled.owner.clone()).collect();
+        let gone = before.into_iter().filter(|compiled| !owners.contains(&compiled.owner));
+        let nothing = osier_compiler::Plan::default;
+        all.extend(gone.map(|compiled| Compiled { plan: nothing(), ..compiled }));
         Ok(all)
     }
 
@@ -216,7 +232,7 @@ objects:
 
     fn hear(wanted: &mut Wanted, text: &str) {
         let taken = wanted.hear(said(text)).unwrap();
-        assert!(wanted.follow(taken.changes).1.is_none());
+        assert!(wanted.follow(taken.changes).refused.is_none());
     }
 
     /// What was compiled step by step is what all is.

@@ -3,13 +3,15 @@
 use crate::cookie::Owner;
 use crate::flows::flood::Member;
 use crate::flows::port::Place;
-use crate::flows::{arp, flood, network, node, pipeline, port};
+use crate::flows::service::Scene;
+use crate::flows::{arp, flood, network, node, pipeline, port, service, track};
 use crate::local::{Attachment, LocalPorts};
 use crate::meters;
 use crate::plan::{Emitter, Plan, RuleError};
+use crate::services::{self, Services};
 use osier_model::{
-    Change, Fabric, Invalid, Key, Network, NetworkName, Node, NodeName, Port, PortKey, Reach, View,
-    Vni, VrfId,
+    Change, Fabric, Invalid, Key, Network, NetworkName, Node, NodeName, Port, PortKey, Reach,
+    ServiceName, View, Vni, VrfId,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -64,6 +66,7 @@ pub struct Compiler {
     view: View,
     local: LocalPorts,
     attachments: BTreeMap<PortKey, Attachment>,
+    services: Services,
 }
 
 // === impl Compiler ===
@@ -71,12 +74,18 @@ pub struct Compiler {
 impl Compiler {
     /// A compiler for a node that knows nothing yet.
     pub fn new(node: NodeName, fabric: Fabric, local: LocalPorts) -> Self {
-        Self { view: View::new(node, fabric), local, attachments: BTreeMap::new() }
+        let view = View::new(node, fabric);
+        Self { view, local, attachments: BTreeMap::new(), services: Services::default() }
     }
 
     /// The view.
     pub fn view(&self) -> &View {
         &self.view
+    }
+
+    /// The switch's fixed ports.
+    pub fn local(&self) -> LocalPorts {
+        self.local
     }
 
     /// Whose flow has this cookie. Looks at all owners: for explaining, not for forwarding.
@@ -87,7 +96,7 @@ impl Compiler {
     /// The router's addresses in a network, as its ports use them: its subnets' gateways, and in
     /// the default network those of this node's blocks.
     pub fn router_addresses(&self, network: &Network) -> BTreeSet<IpAddr> {
-        let node = self.view.nodes().get(self.view.node());
+        let node = self.own_node();
         let blocks = node.filter(|_| network.vni == default_vni()).map(|node| &node.blocks);
         let gateways = blocks.into_iter().flatten().map(|block| Node::gateway_of(*block));
         network.subnets.iter().filter_map(|subnet| subnet.gateway).chain(gateways).collect()
@@ -107,10 +116,36 @@ impl Compiler {
             Change::Delete(key) => key.clone(),
         };
         let before = self.touched(&key);
+        let own = self.own_node().cloned();
         self.view.apply(change)?;
         let mut owners = self.touched(&key);
         owners.extend(before);
+        let moved = matches!(&key, Key::Node(_)) && own.as_ref() != self.own_node();
+        for service in self.services_touched(&key, moved) {
+            owners
+                .extend(self.services.follow(&service, &self.view).into_iter().map(Owner::Shared));
+            owners.insert(Key::Service(service).into());
+        }
         self.compile(owners)
+    }
+
+    /// Services whose flows depend on an object; on this node they all do.
+    fn services_touched(&self, key: &Key, moved: bool) -> Vec<ServiceName> {
+        match key {
+            Key::Service(name) => vec![name.clone()],
+            Key::Endpoints(key) => vec![key.service.clone()],
+            Key::Router(name) => {
+                let services = self.view.services().values();
+                let of_router = services.filter(|s| s.router.as_ref() == Some(name));
+                of_router.map(|s| s.name.clone()).collect()
+            }
+            Key::Node(_) if moved => self.view.services().keys().cloned().collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    fn own_node(&self) -> Option<&Node> {
+        self.view.nodes().get(self.view.node())
     }
 
     /// A local port is attached to the switch. Its tag is the number of its flows and meters: who
@@ -142,6 +177,8 @@ impl Compiler {
         owners.extend(self.view.nodes().keys().cloned().map(|n| Owner::from(Key::Node(n))));
         owners.extend(self.view.networks().keys().cloned().map(|n| Owner::from(Key::Network(n))));
         owners.extend(self.view.ports().keys().cloned().map(|p| Owner::from(Key::Port(p))));
+        owners.extend(self.view.services().keys().cloned().map(|s| Owner::from(Key::Service(s))));
+        owners.extend(self.services.uses().map(Owner::Shared));
         owners
     }
 
@@ -220,14 +257,28 @@ impl Compiler {
             Owner::Pipeline => {
                 pipeline::flows(out, self.local, tunnel);
                 arp::dispatch(out);
+                track::fabric(out, &self.view.fabric().services);
+            }
+            Owner::Shared(shared) => {
+                if self.services.is_used(shared) {
+                    track::shared(out, shared, self.local);
+                }
             }
             Owner::Object(Key::Node(name)) => match self.view.nodes().get(name) {
                 Some(node) if node.name == *self.view.node() => node::own(out, node, self.local),
                 Some(node) => node::remote(out, node, self.local, tunnel),
                 None => {}
             },
-            // A router is its networks.
-            Owner::Object(Key::Router(_) | Key::Service(_) | Key::Endpoints(_)) => {}
+            // A router is its networks, and endpoints are their Service's.
+            Owner::Object(Key::Router(_) | Key::Endpoints(_)) => {}
+            Owner::Object(Key::Service(name)) => {
+                if let Some(service) = self.view.services().get(name)
+                    && let Some(vrf) = services::vrf_of(service, &self.view)
+                {
+                    let scene = Scene { view: &self.view, services: &self.services, vrf };
+                    service::flows(out, service, scene);
+                }
+            }
             Owner::Object(Key::Network(name)) => {
                 if let Some(network) = self.view.networks().get(name) {
                     self.emit_network(network, out);

@@ -12,6 +12,7 @@
 //! name. So a restarted agent makes the same cookies, and rewrites nothing. Hashes may meet: a
 //! cookie explains a flow, it does not decide whose it is.
 
+use crate::services::Use;
 use osier_model::{Key, View};
 
 /// The class of our flows: "os" in ASCII.
@@ -28,6 +29,8 @@ pub enum Owner {
     Pipeline,
     /// An object of the model.
     Object(Key),
+    /// What several Services need, and is there once.
+    Shared(Use),
 }
 
 // === impl Owner ===
@@ -41,8 +44,9 @@ impl Owner {
             Self::Object(Key::Router(_)) => 2,
             Self::Object(Key::Network(_)) => 3,
             Self::Object(Key::Port(_)) => 4,
-            Self::Object(Key::Service(_)) => 5,
-            Self::Object(Key::Endpoints(_)) => 6,
+            // Endpoints are their Service's.
+            Self::Object(Key::Service(_) | Key::Endpoints(_)) => 5,
+            Self::Shared(_) => 6,
         }
     }
 
@@ -58,7 +62,8 @@ impl Owner {
             }
             Self::Object(Key::Node(name)) => hash(name.as_str()),
             Self::Object(Key::Service(name)) => hash(name.as_str()),
-            Self::Object(Key::Endpoints(key)) => hash(&key.to_string()),
+            Self::Object(Key::Endpoints(key)) => hash(key.service.as_str()),
+            Self::Shared(shared) => hash(&shared.to_string()),
             Self::Object(Key::Port(key)) => match tag {
                 Some(tag) => tag.into(),
                 None => REMOTE | hash(&key.to_string()),
@@ -72,7 +77,7 @@ impl Owner {
 const REMOTE: u64 = 1 << 39;
 
 /// FNV-1a, folded to 39 bits: spread well, and the same in every version.
-fn hash(name: &str) -> u64 {
+pub(crate) fn hash(name: &str) -> u64 {
     let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
     });
@@ -84,6 +89,7 @@ impl std::fmt::Display for Owner {
         match self {
             Self::Pipeline => f.write_str("pipeline"),
             Self::Object(key) => write!(f, "{key}"),
+            Self::Shared(shared) => write!(f, "{shared}"),
         }
     }
 }

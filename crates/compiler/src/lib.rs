@@ -8,6 +8,7 @@
 //! becomes stands in one file each under `flows/`.
 
 mod compile;
+pub mod conntrack;
 mod cookie;
 mod flows;
 mod local;
@@ -16,11 +17,16 @@ pub mod pipeline;
 mod plan;
 mod question;
 pub mod registers;
+mod services;
 
 pub use compile::{CompileError, Compiled, Compiler, DEFAULT_VNI};
 pub use cookie::{CLASS, CLASS_MASK, LEARNED, Owner};
-pub use flows::flood::GROUPS;
 pub use local::{Attachment, LocalPorts};
 pub use meters::METERS;
 pub use plan::{Plan, RuleError, RuleProblem};
 pub use question::{CONTROLLER_ID, Question};
+pub use services::{NODE_PORT_ADDRESSES, Use};
+
+/// The groups of ours: of floods, and of Services.
+pub const GROUPS: std::ops::RangeInclusive<u32> =
+    *flows::flood::FLOOD_GROUPS.start()..=*services::SERVICE_GROUPS.end();

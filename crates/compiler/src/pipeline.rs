@@ -56,11 +56,20 @@ tables! {
     /// Where a packet comes from: a port, the tunnel, the gateway.
     Ingress = 0 "ingress" Miss::Drop;
     /// What kind of packet it is: ARP, neighbour discovery, or one to forward.
-    Dispatch = 17 "dispatch" Miss::Continue(Table::GatewayMac);
+    Dispatch = 17 "dispatch" Miss::Continue(Table::Track);
+    /// What has to do with Services goes through the connection tracker: packets to their addresses,
+    /// and what may be an answer of an endpoint. Nothing else does.
+    Track = 18 "track" Miss::Continue(Table::GatewayMac);
     /// Whether it is to be routed: it is if it goes to the gateway's Ethernet address.
     GatewayMac = 19 "gateway-mac" Miss::Continue(Table::Forward);
     /// Where to, by address: ports, networks and nodes of its router.
     Route = 21 "route" Miss::Drop;
+    /// Which Service a new connection is to, and by its group to which endpoint.
+    Service = 24 "service" Miss::Continue(Table::Route);
+    /// Which endpoint a client had before; learned, for Services that keep their clients.
+    Affinity = 26 "affinity" Miss::Drop;
+    /// To an endpoint of a Service that keeps its clients, which is learned.
+    Endpoint = 27 "endpoint" Miss::Drop;
     /// What came through the tunnel, by its key.
     TunnelIn = 36 "tunnel-in" Miss::Drop;
     /// ARP: requests are answered here, replies are forwarded.
@@ -72,9 +81,12 @@ tables! {
     /// To all of a network: broadcast and multicast.
     Flood = 52 "flood" Miss::Drop;
     /// One hop less to live, for what was routed here; what has none left goes to the agent.
-    Hop = 80 "hop" Miss::Continue(Table::Egress);
+    Hop = 80 "hop" Miss::Continue(Table::SourceNat);
     /// Answers to ARP requests.
     ArpResponder = 81 "arp-responder" Miss::Continue(Table::Flood);
+    /// Another source for who would not be answered through here otherwise: a port that reaches
+    /// itself by a Service, or who comes from outside to an endpoint elsewhere.
+    SourceNat = 84 "source-nat" Miss::Continue(Table::Egress);
     /// Only a port's own addresses may come from it.
     SpoofGuard = 210 "spoof-guard" Miss::Drop;
     /// Out: to a port, the gateway or the tunnel.

@@ -57,6 +57,7 @@ pub(crate) struct Rule {
     table: Table,
     priority: u16,
     matching: MatchBuilder,
+    family: Option<bool>,
     /// Value and mask of each register: several fields may share one.
     registers: BTreeMap<Field, (u32, u32)>,
     actions: Vec<Action>,
@@ -72,6 +73,7 @@ impl Rule {
             table,
             priority,
             matching: Match::builder(),
+            family: None,
             registers: BTreeMap::new(),
             actions: Vec::new(),
             next: None,
@@ -93,9 +95,23 @@ impl Rule {
         self
     }
 
+    /// The same, before or after others.
+    pub(crate) fn with_priority(mut self, priority: u16) -> Self {
+        self.priority = priority;
+        self
+    }
+
+    /// IP of a family; to say it again says nothing new.
+    pub(crate) fn family(mut self, ipv6: bool) -> Self {
+        if self.family.replace(ipv6) == Some(ipv6) {
+            return self;
+        }
+        self.eq(Field::ETH_TYPE, if ipv6 { 0x86dd_u16 } else { 0x0800 })
+    }
+
     /// IP of the address' family.
     pub(crate) fn ip(self, address: IpAddr) -> Self {
-        self.eq(Field::ETH_TYPE, if address.is_ipv4() { 0x0800_u16 } else { 0x86dd })
+        self.family(address.is_ipv6())
     }
 
     /// The address that packets go to is of this prefix.
@@ -110,6 +126,25 @@ impl Rule {
     pub(crate) fn sourced(self, address: IpAddr) -> Self {
         let field = if address.is_ipv4() { Field::IPV4_SRC } else { Field::IPV6_SRC };
         self.ip(address).eq(field, address)
+    }
+
+    /// The address that packets come from is of this prefix.
+    pub(crate) fn sourced_in(mut self, prefix: ipnet::IpNet) -> Self {
+        let field = if prefix.addr().is_ipv4() { Field::IPV4_SRC } else { Field::IPV6_SRC };
+        self = self.ip(prefix.addr());
+        self.matching = self.matching.prefix(field, prefix.addr(), prefix.prefix_len());
+        self
+    }
+
+    /// Some bits of a field have this value.
+    pub(crate) fn masked(
+        mut self,
+        field: Field,
+        value: impl IntoValue,
+        mask: impl IntoValue,
+    ) -> Self {
+        self.matching = self.matching.masked(field, value, mask);
+        self
     }
 
     /// To a group of devices: the lowest bit of the first byte.
@@ -141,6 +176,11 @@ impl Rule {
             Err(e) => self.error = self.error.or(Some(e.into())),
         }
         self
+    }
+
+    /// Goes through a table, and comes back.
+    pub(crate) fn through(self, table: Table) -> Self {
+        self.then(Action::resubmit(table.number()))
     }
 
     /// Copies bits.

@@ -26,6 +26,8 @@ pub enum Question {
     Expired,
     /// A neighbour solicitation for an address of a router.
     Neighbour,
+    /// A new connection to a Service at which nobody answers: it is refused.
+    Reject,
 }
 
 // === impl Question ===
@@ -37,6 +39,7 @@ impl Question {
             Self::TooBig { mtu } => [&[1][..], &mtu.to_be_bytes()].concat(),
             Self::Expired => vec![2],
             Self::Neighbour => vec![3],
+            Self::Reject => vec![4],
         }
     }
 
@@ -46,6 +49,7 @@ impl Question {
             [1, high, low] => Self::TooBig { mtu: u16::from_be_bytes([high, low]) },
             [2] => Self::Expired,
             [3] => Self::Neighbour,
+            [4] => Self::Reject,
             _ => return None,
         })
     }
@@ -56,6 +60,7 @@ impl Question {
             Self::TooBig { .. } => 1,
             Self::Expired => 2,
             Self::Neighbour => 3,
+            Self::Reject => 4,
         };
         meters::QUESTIONS + kind
     }
@@ -79,7 +84,13 @@ mod tests {
 
     #[test]
     fn questions_come_back_as_they_were_asked() {
-        for question in [Question::TooBig { mtu: 1442 }, Question::Expired, Question::Neighbour] {
+        let all = [
+            Question::TooBig { mtu: 1442 },
+            Question::Expired,
+            Question::Neighbour,
+            Question::Reject,
+        ];
+        for question in all {
             assert_eq!(Question::decode(&question.encode()), Some(question));
         }
         assert_eq!(Question::decode(&[]), None);

@@ -3,8 +3,9 @@
 
 use osier_compiler::{Attachment, Compiled, Compiler, LocalPorts, Owner, Plan};
 use osier_model::{
-    Change, Fabric, Identity, Key, Limit, Limits, Mac, Network, NetworkName, Node, NodeName,
-    Object, Port, PortKey, Reach, Router, RouterName, Subnet, Vni, VrfId,
+    Change, Endpoint, EndpointPort, EndpointState, Endpoints, EndpointsKey, Fabric, Identity, Key,
+    Limit, Limits, Locality, Mac, Network, NetworkName, Node, NodeName, Object, Port, PortKey,
+    Reach, Router, RouterName, Service, ServiceName, ServicePort, Subnet, Transport, Vni, VrfId,
 };
 use osier_openflow::port_no::PortNo;
 use proptest::prelude::*;
@@ -13,6 +14,10 @@ use std::net::IpAddr;
 
 const LOCAL: LocalPorts =
     LocalPorts { gateway: PortNo(2), tunnel: PortNo(1), tunnel_mtu: Some(1442) };
+
+fn fabric() -> Fabric {
+    Fabric { services: vec!["10.96.0.0/16".parse().unwrap()], ..Fabric::default() }
+}
 
 #[derive(Debug, Clone)]
 enum Step {
@@ -45,11 +50,12 @@ fn address(v6: bool, third: u8, last: u8) -> IpAddr {
 }
 
 prop_compose! {
-    fn node()(n in 0..4_u8, v6: bool, blocks in 0..3_u8) -> Object {
+    fn node()(n in 0..4_u8, v6: bool, blocks in 0..3_u8, zone in prop::option::of(0..2_u8)) -> Object {
+        let zone = zone.map(|zone| format!("z{zone}"));
         let tunnel = if v6 { format!("2001:db8::{}", n + 1) } else { format!("192.0.2.{}", n + 1) };
         let blocks = (0..blocks).map(|b| format!("10.{b}.{n}.0/24").parse().unwrap()).collect();
         let tunnel: IpAddr = tunnel.parse().unwrap();
-        Object::Node(Node { name: node_name(n), tunnel, addresses: vec![tunnel], blocks, zone: None })
+        Object::Node(Node { name: node_name(n), tunnel, addresses: vec![tunnel], blocks, zone })
     }
 }
 
@@ -79,10 +85,75 @@ prop_compose! {
     }
 }
 
+fn service_name(n: u8) -> ServiceName {
+    ServiceName::new(&format!("ns:s{n}")).unwrap()
+}
+
+fn service_address(v6: bool, outside: bool, n: u8) -> IpAddr {
+    match (v6, outside) {
+        (false, false) => [10, 96, 0, n].into(),
+        (false, true) => [203, 0, 113, n].into(),
+        (true, false) => [0xfd96, 0, 0, 0, 0, 0, 0, n.into()].into(),
+        (true, true) => [0x2001, 0xdb8, 0, 0, 0, 0, 0, n.into()].into(),
+    }
+}
+
+fn locality() -> impl Strategy<Value = Locality> {
+    prop_oneof![Just(Locality::Cluster), Just(Locality::Local)]
+}
+
+prop_compose! {
+    // Addresses of the outside are shared by several.
+    fn service()(n in 0..5_u8, v6: bool, dual: bool, outside in prop::option::of(1..3_u8), router in prop::option::of(0..3_u8),
+        ports in 1..3_u16, node_port: bool, affinity: bool, internal in locality(), external in locality(), ranges: bool) -> Object {
+        let families = if dual { vec![false, true] } else { vec![v6] };
+        let outside: Vec<IpAddr> = outside.into_iter().flat_map(|o| families.iter().map(move |v6| service_address(*v6, true, o))).collect();
+        let port = |i: u16| ServicePort {
+            name: format!("p{i}"),
+            transport: if i == 0 { Transport::Tcp } else { Transport::Udp },
+            // Each has ports of its own, so that no two have the same at one address.
+            port: 100 * u16::from(n) + i + 1,
+            node_port: node_port.then_some(30000 + 10 * u16::from(n) + i),
+        };
+        Object::Service(Service {
+            name: service_name(n),
+            router: router.map(router_name),
+            addresses: families.iter().map(|v6| service_address(*v6, false, n + 1)).collect(),
+            balanced: outside.iter().filter(|_| ranges).copied().collect(),
+            external: outside.iter().filter(|_| !ranges).copied().collect(),
+            ports: (0..ports).map(port).collect(),
+            affinity: affinity.then_some(10800),
+            internal_traffic: internal,
+            external_traffic: external,
+            source_ranges: if ranges { vec!["192.0.2.0/24".parse().unwrap()] } else { vec![] },
+            health_port: None,
+        })
+    }
+}
+
+prop_compose! {
+    fn endpoints()(n in 0..5_u8, slice in 0..3_u8, v6: bool, target in 0..2_u16, count in prop_oneof![9 => 0..4_u8, 1 => Just(60)], node in 0..3_u8, state in 0..3_u8, zoned: bool) -> Object {
+        let endpoint = |i: u8| Endpoint {
+            address: address(v6, 10 * (slice + 1), i),
+            node: Some(node_name((node + i) % 3)),
+            state: [EndpointState::Ready, EndpointState::Terminating, EndpointState::Unready][usize::from((state + i) % 3)],
+            weight: 1 + u16::from(i) % 3,
+            zones: if zoned { vec![format!("z{}", i % 2)] } else { vec![] },
+            nodes: vec![],
+        };
+        let port = |i: u16, transport| EndpointPort { name: format!("p{i}"), transport, port: 8080 + target + i };
+        Object::Endpoints(Endpoints {
+            key: EndpointsKey { service: service_name(n), slice: format!("s{slice}").parse().unwrap() },
+            ports: vec![port(0, Transport::Tcp), port(1, Transport::Udp)],
+            endpoints: (0..count).map(endpoint).collect(),
+        })
+    }
+}
+
 fn object() -> impl Strategy<Value = Object> {
     let router = (0..3_u8)
         .prop_map(|n| Object::Router(Router { name: router_name(n), vrf: VrfId(n.into()) }));
-    prop_oneof![2 => node(), 1 => router, 2 => network(), 5 => port()]
+    prop_oneof![2 => node(), 1 => router, 2 => network(), 5 => port(), 3 => service(), 3 => endpoints()]
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -116,7 +187,7 @@ proptest! {
 
     #[test]
     fn increments_equal_a_full_compile(steps in prop::collection::vec(step(), 1..60)) {
-        let mut compiler = Compiler::new(node_name(0), Fabric::default(), LOCAL);
+        let mut compiler = Compiler::new(node_name(0), fabric(), LOCAL);
         let (mut incremental, mut attached) = (BTreeMap::new(), BTreeMap::new());
         wanted(compiler.all().unwrap(), &mut incremental);
         for step in steps {
@@ -143,7 +214,7 @@ proptest! {
         prop_assert_eq!(&incremental, &full);
         // A new compiler that is told the end alone, in another order, makes the same flows, with
         // the same cookies: a restarted agent changes nothing.
-        let mut again = Compiler::new(node_name(0), Fabric::default(), LOCAL);
+        let mut again = Compiler::new(node_name(0), fabric(), LOCAL);
         for (key, at) in attached {
             again.attach(key, at).unwrap();
         }
@@ -151,7 +222,9 @@ proptest! {
         let objects = view.ports().values().rev().cloned().map(Object::Port)
             .chain(view.networks().values().rev().cloned().map(Object::Network))
             .chain(view.routers().values().rev().cloned().map(Object::Router))
-            .chain(view.nodes().values().rev().cloned().map(Object::Node));
+            .chain(view.endpoints().values().rev().flat_map(|slices| slices.values().rev().cloned()).map(Object::Endpoints))
+            .chain(view.nodes().values().rev().cloned().map(Object::Node))
+            .chain(view.services().values().rev().cloned().map(Object::Service));
         for object in objects {
             again.apply(Change::Put(object)).unwrap();
         }
@@ -186,7 +259,50 @@ fn a_port_costs_its_own_flows() {
         let compiled = compiler.attach(port_key(n), at).unwrap();
         assert_eq!(compiled.len(), 1);
         assert_eq!(compiled[0].owner, Owner::from(Key::Port(port_key(n))));
-        // Ingress, IP and ARP in the spoof guard, one route.
-        assert_eq!(compiled[0].plan.flows.len(), 4);
+        // Ingress, IP and ARP in the spoof guard, one route, and the way to itself by a Service.
+        assert_eq!(compiled[0].plan.flows.len(), 5);
     }
+}
+
+/// A change of an endpoint costs its Service's group, and no flow, however many others there are;
+/// and Services that are alike share all but one flow.
+#[test]
+fn a_service_costs_one_flow() {
+    let mut compiler = Compiler::new(node_name(0), fabric(), LOCAL);
+    let flows = |compiler: &Compiler| -> usize {
+        compiler.all().unwrap().iter().map(|compiled| compiled.plan.flows.len()).sum()
+    };
+    let before = flows(&compiler);
+    let slice = |n: u8, count: u8| {
+        let endpoint = |i| Endpoint {
+            address: [10, 1, n, i].into(),
+            node: None,
+            state: EndpointState::Ready,
+            weight: 1,
+            zones: vec![],
+            nodes: vec![],
+        };
+        Change::Put(Object::Endpoints(Endpoints {
+            key: EndpointsKey { service: service_name(n), slice: "s".parse().unwrap() },
+            ports: vec![EndpointPort {
+                name: String::new(),
+                transport: Transport::Tcp,
+                port: 8080,
+            }],
+            endpoints: (0..count).map(endpoint).collect(),
+        }))
+    };
+    for n in 0..200 {
+        let text = format!(
+            "{{ kind: service, name: 'ns:s{n}', addresses: [10.96.0.{n}], ports: [{{ port: 80 }}] }}"
+        );
+        compiler.apply(Change::Put(serde_saphyr::from_str(&text).unwrap())).unwrap();
+        compiler.apply(slice(n, 3)).unwrap();
+    }
+    let added = flows(&compiler) - before;
+    assert!(added <= 200 + 20, "{added} flows for 200 Services");
+    let compiled = compiler.apply(slice(7, 4)).unwrap();
+    assert_eq!(compiled.len(), 1);
+    assert_eq!((compiled[0].plan.flows.len(), compiled[0].plan.groups.len()), (1, 1));
+    assert_eq!(flows(&compiler) - before, added);
 }

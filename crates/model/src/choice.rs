@@ -191,7 +191,8 @@ mod tests {
     #[test]
     fn as_kube_proxy_chooses() {
         use Locality::{Cluster, Local};
-        let table: &[(&[&str], Locality, Option<&str>, &[&str])] = &[
+        type Case<'a> = (&'a [&'a str], Locality, Option<&'a str>, &'a [&'a str]);
+        let table: &[Case<'_>] = &[
             (&["10.0.0.1 ready n1", "10.0.0.2 ready n2"], Cluster, None, &["10.0.0.1", "10.0.0.2"]),
             (&["10.0.0.1 ready n1", "10.0.0.2 ready n2"], Local, None, &["10.0.0.1"]),
             (&["10.0.0.2 ready n2"], Local, None, &[]),

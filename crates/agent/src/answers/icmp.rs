@@ -1,6 +1,6 @@
 //! Errors about packets (RFC 792, RFC 1191, RFC 4443), and the frames around them.
 
-use super::ip::{ETHERNET, ICMP, ICMPV6, IPV4, IPV4_HEADER, IPV6, IPV6_HEADER, IpPacket};
+use super::ip::{ETHERNET, ICMP, ICMPV6, IPV4, IPV4_HEADER, IPV6, IPV6_HEADER, IpPacket, TCP};
 use osier_model::Mac;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -19,6 +19,8 @@ pub(super) enum Fault {
     TooBig(u16),
     /// It has no hop left.
     Expired,
+    /// Nobody listens where it goes.
+    Refused,
 }
 
 /// From whom and to whom, on the link.
@@ -44,17 +46,19 @@ pub(super) fn error(
             let (kind, code, word) = match fault {
                 Fault::TooBig(mtu) => (3, 4, u32::from(mtu)),
                 Fault::Expired => (11, 0, 0),
+                Fault::Refused => (3, 3, 0),
             };
             let quoted = quote(packet.bytes, LARGEST_V4 - IPV4_HEADER - 8);
             Some(frame_v4(link, from, to, &message(kind, code, word, quoted)))
         }
         (IpAddr::V6(from), IpAddr::V6(to)) => {
-            let (kind, word) = match fault {
-                Fault::TooBig(mtu) => (2, u32::from(mtu)),
-                Fault::Expired => (3, 0),
+            let (kind, code, word) = match fault {
+                Fault::TooBig(mtu) => (2, 0, u32::from(mtu)),
+                Fault::Expired => (3, 0, 0),
+                Fault::Refused => (1, 4, 0),
             };
             let quoted = quote(packet.bytes, LARGEST_V6 - IPV6_HEADER - 8);
-            Some(frame_v6(link, from, to, HOPS, &message(kind, 0, word, quoted)))
+            Some(frame_v6(link, from, to, HOPS, &message(kind, code, word, quoted)))
         }
         _ => None,
     }
@@ -83,50 +87,94 @@ fn length(bytes: usize) -> [u8; 2] {
 }
 
 fn frame_v4(link: Link, from: Ipv4Addr, to: Ipv4Addr, icmp: &[u8]) -> Vec<u8> {
+    let mut frame = ethernet(link, IPV4, IPV4_HEADER + icmp.len());
+    frame.extend(header_v4(from, to, (CONTROL, ICMP), icmp.len()));
+    put_checked(&mut frame, icmp, 2, checksum(&[icmp]));
+    frame
+}
+
+/// A header with its checksum: what the content is for, and of which protocol.
+fn header_v4(
+    from: Ipv4Addr,
+    to: Ipv4Addr,
+    (service, protocol): (u8, u8),
+    content: usize,
+) -> [u8; IPV4_HEADER] {
     let mut header = [0; IPV4_HEADER];
     header[0] = 0x45;
-    header[1] = CONTROL;
-    header[2..4].copy_from_slice(&length(IPV4_HEADER + icmp.len()));
+    header[1] = service;
+    header[2..4].copy_from_slice(&length(IPV4_HEADER + content));
     header[8] = HOPS;
-    header[9] = ICMP;
+    header[9] = protocol;
     header[12..16].copy_from_slice(&from.octets());
     header[16..].copy_from_slice(&to.octets());
     let sum = checksum(&[&header]);
     header[10..12].copy_from_slice(&sum);
-    let mut frame = ethernet(link, IPV4, IPV4_HEADER + icmp.len());
-    frame.extend(header);
-    put_checked(&mut frame, icmp, checksum(&[icmp]));
-    frame
+    header
+}
+
+/// A TCP segment with its checksum, in a frame; both addresses are of one family.
+pub(super) fn frame_tcp(link: Link, from: IpAddr, to: IpAddr, segment: &[u8]) -> Option<Vec<u8>> {
+    const CHECKSUM_AT: usize = 16;
+    let pseudo = [&[0, TCP][..], &length(segment.len())].concat();
+    match (from, to) {
+        (IpAddr::V4(from), IpAddr::V4(to)) => {
+            let mut frame = ethernet(link, IPV4, IPV4_HEADER + segment.len());
+            frame.extend(header_v4(from, to, (0, TCP), segment.len()));
+            let sum = checksum(&[&from.octets(), &to.octets(), &pseudo, segment]);
+            put_checked(&mut frame, segment, CHECKSUM_AT, sum);
+            Some(frame)
+        }
+        (IpAddr::V6(from), IpAddr::V6(to)) => {
+            let mut frame = ethernet(link, IPV6, IPV6_HEADER + segment.len());
+            frame.extend(header_v6(from, to, (HOPS, TCP), segment.len()));
+            let sum = checksum(&[&from.octets(), &to.octets(), &pseudo, segment]);
+            put_checked(&mut frame, segment, CHECKSUM_AT, sum);
+            Some(frame)
+        }
+        _ => None,
+    }
 }
 
 /// A frame with an ICMPv6 message, whose checksum is filled in.
 pub(super) fn frame_v6(link: Link, from: Ipv6Addr, to: Ipv6Addr, hops: u8, icmp: &[u8]) -> Vec<u8> {
-    let mut header = [0; IPV6_HEADER];
-    header[0] = 0x60;
-    header[4..6].copy_from_slice(&length(icmp.len()));
-    header[6] = ICMPV6;
-    header[7] = hops;
-    header[8..24].copy_from_slice(&from.octets());
-    header[24..].copy_from_slice(&to.octets());
+    let header = header_v6(from, to, (hops, ICMPV6), icmp.len());
     // The pseudo-header (RFC 8200, 8.1): addresses, length, protocol.
     let sum = checksum(&[&header[8..], &[0, 0], &length(icmp.len()), &[0, 0, 0, ICMPV6], icmp]);
     let mut frame = ethernet(link, IPV6, IPV6_HEADER + icmp.len());
     frame.extend(header);
-    put_checked(&mut frame, icmp, sum);
+    put_checked(&mut frame, icmp, 2, sum);
     frame
 }
 
-/// Appends a message with its checksum, which stands behind type and code.
-fn put_checked(frame: &mut Vec<u8>, icmp: &[u8], sum: [u8; 2]) {
-    let at = frame.len();
-    frame.extend(icmp);
-    if let Some(field) = frame.get_mut(at + 2..at + 4) {
+/// A header: how far it may go, and of which protocol the content is.
+fn header_v6(
+    from: Ipv6Addr,
+    to: Ipv6Addr,
+    (hops, protocol): (u8, u8),
+    content: usize,
+) -> [u8; IPV6_HEADER] {
+    let mut header = [0; IPV6_HEADER];
+    header[0] = 0x60;
+    header[4..6].copy_from_slice(&length(content));
+    header[6] = protocol;
+    header[7] = hops;
+    header[8..24].copy_from_slice(&from.octets());
+    header[24..].copy_from_slice(&to.octets());
+    header
+}
+
+/// Appends a message with its checksum, which stands so far behind its start.
+fn put_checked(frame: &mut Vec<u8>, message: &[u8], offset: usize, sum: [u8; 2]) {
+    let at = frame.len() + offset;
+    frame.extend(message);
+    if let Some(field) = frame.get_mut(at..at + 2) {
         field.copy_from_slice(&sum);
     }
 }
 
 /// The internet checksum (RFC 1071) of parts; all but the last are of even length.
-fn checksum(parts: &[&[u8]]) -> [u8; 2] {
+pub(super) fn checksum(parts: &[&[u8]]) -> [u8; 2] {
     let mut sum = 0_u64;
     for word in parts.iter().flat_map(|part| part.chunks(2)) {
         sum += u64::from(u16::from_be_bytes([word[0], word.get(1).copied().unwrap_or(0)]));

@@ -9,6 +9,7 @@ pub(super) const IPV4_HEADER: usize = 20;
 pub(super) const IPV6_HEADER: usize = 40;
 pub(super) const ICMP: u8 = 1;
 pub(super) const ICMPV6: u8 = 58;
+pub(super) const TCP: u8 = 6;
 
 /// Extension headers that are stepped over, at most this many.
 const EXTENSIONS: usize = 8;
@@ -22,6 +23,8 @@ pub(super) struct IpPacket<'a> {
     pub(super) hops: u8,
     /// From the header on, without the padding of Ethernet.
     pub(super) bytes: &'a [u8],
+    /// How many bytes it had before it was cut.
+    pub(super) total: usize,
     /// Protocol and content; `None` if that cannot be known, as of a later fragment.
     pub(super) payload: Option<(u8, &'a [u8])>,
 }
@@ -78,6 +81,7 @@ fn parse_v4(bytes: &[u8]) -> Option<IpPacket<'_>> {
         destination: address(16)?.into(),
         hops: header[8],
         bytes,
+        total,
         payload: (offset == 0).then_some((header[9], content)),
     })
 }
@@ -98,6 +102,7 @@ fn parse_v6(bytes: &[u8]) -> Option<IpPacket<'_>> {
         destination: address(24)?.into(),
         hops: header[7],
         bytes,
+        total,
         payload: upper_layer(header[6], &bytes[IPV6_HEADER..]),
     })
 }

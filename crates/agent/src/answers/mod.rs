@@ -1,5 +1,5 @@
 //! Answers to what the switch asks: packets that are too large for the tunnel, packets without a
-//! hop left, and neighbours that look for their router.
+//! hop left, neighbours that look for their router, and connections to Services without endpoints.
 //!
 //! [`reply`] is a function of what is compiled and of the packet; its parts know Ethernet and IP
 //! and nothing else. `serve` is the task that listens and sends. Pods write these packets, so all
@@ -9,6 +9,7 @@
 mod icmp;
 mod ip;
 mod neighbour;
+mod refuse;
 mod reply;
 mod task;
 

@@ -3,6 +3,7 @@
 use super::icmp::{self, Fault, Link};
 use super::ip::IpPacket;
 use super::neighbour;
+use super::refuse::refusal;
 use osier_compiler::registers::Register;
 use osier_compiler::{Compiler, Question};
 use osier_model::{Mac, Network};
@@ -13,14 +14,21 @@ use std::net::IpAddr;
 /// The answer to a packet that the switch asks about; `None` if it needs none.
 pub fn reply(compiler: &Compiler, asked: &PacketIn2) -> Option<PacketOut> {
     let question = Question::decode(&asked.userdata)?;
-    let (tag, _) = asked.metadata.get_u128(Register::IN_TAG.field())?;
-    let (port, network, at) = compiler.port_with_tag(u32::try_from(tag).ok()?)?;
     let packet = IpPacket::parse(&asked.packet)?;
+    let Some((tag, _)) = asked.metadata.get_u128(Register::IN_TAG.field()) else {
+        // Not by a port: by the machine.
+        let link = Link { source: Mac::FABRIC, destination: Mac::GATEWAY };
+        let refusal = || refusal(&packet, link);
+        let answer = (question == Question::Reject).then(refusal).flatten();
+        return Some(PacketOut::new(vec![Action::output(compiler.local().gateway)], answer?));
+    };
+    let (port, network, at) = compiler.port_with_tag(u32::try_from(tag).ok()?)?;
     let link = Link { source: Mac::GATEWAY, destination: port.mac };
     let error = |fault| icmp::error(fault, &packet, router(compiler, network, &packet), link);
     let answer = match question {
         Question::TooBig { mtu } => error(Fault::TooBig(mtu)),
         Question::Expired => error(Fault::Expired),
+        Question::Reject => refusal(&packet, link),
         Question::Neighbour => {
             let target = neighbour::target(&packet)?;
             let ours = compiler.router_addresses(network).contains(&target.into());

@@ -95,7 +95,7 @@ async fn pause(ports: &Ports, paused: bool) -> Result<PauseState, String> {
 }
 
 /// The switch's own control socket.
-fn control(config: &Config) -> Result<unixctl::Client, String> {
+pub(crate) fn control(config: &Config) -> Result<unixctl::Client, String> {
     let found = unixctl::find_socket(&config.ovs_run_dir, "ovs-vswitchd");
     let path = found.ok().filter(|path| path.exists());
     // As those name it who start it with a path of their own.

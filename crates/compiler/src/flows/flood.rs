@@ -17,7 +17,7 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
 /// The groups of floods: two for each network, as Netvirt has them.
-pub const GROUPS: RangeInclusive<u32> = 0x4000_0000..=0x41ff_ffff;
+pub(crate) const FLOOD_GROUPS: RangeInclusive<u32> = 0x4000_0000..=0x41ff_ffff;
 
 /// A port of this node that a flood reaches.
 #[derive(Debug, Clone, Copy)]
@@ -38,7 +38,7 @@ pub(crate) fn flows(
     let here: Vec<Vec<Action>> = local.iter().map(Member::deliver).collect();
     let there = remote.iter().filter_map(|node| to_node(node, network, tunnel, kind));
     let everywhere: Vec<Vec<Action>> = here.iter().cloned().chain(there).collect();
-    let id = GROUPS.start() + 2 * network.vni.get();
+    let id = FLOOD_GROUPS.start() + 2 * network.vni.get();
     for (id, from, buckets) in [(id, Some(Origin::Tunnel), here), (id + 1, None, everywhere)] {
         out.add_group(group(id, buckets));
         let mut rule = Rule::new(Table::Flood, priority::NORMAL);

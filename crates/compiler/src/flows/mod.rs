@@ -1,13 +1,17 @@
 //! One file for each kind of flows: which packets it owns stands in its first lines.
 
 pub(crate) mod arp;
+pub(crate) mod balance;
 pub(crate) mod flood;
 pub(crate) mod neighbour;
 pub(crate) mod network;
 pub(crate) mod node;
 pub(crate) mod pipeline;
 pub(crate) mod port;
+pub(crate) mod service;
+pub(crate) mod source_nat;
 pub(crate) mod spoof_guard;
+pub(crate) mod track;
 
 use crate::plan::Rule;
 use crate::registers::{Destination, Register};
@@ -19,9 +23,18 @@ use std::net::IpAddr;
 /// Priorities inside of a table. Routes have their own: longer prefixes first.
 pub(crate) mod priority {
     pub(crate) const MISS: u16 = 0;
+    /// What nothing else of a table is for.
+    pub(crate) const LAST: u16 = 10;
+    /// What may be an answer of an endpoint, after all that is known to be a question to one.
+    pub(crate) const ANSWER: u16 = 90;
+    /// Whom nothing above it names.
+    pub(crate) const OTHERS: u16 = 95;
     pub(crate) const NORMAL: u16 = 100;
     pub(crate) const GUARD: u16 = 110;
     pub(crate) const HIGH: u16 = 120;
+    /// Connections that are known already, and packets that belong to none.
+    pub(crate) const KNOWN: u16 = 140;
+    pub(crate) const INVALID: u16 = 150;
 
     /// Of a route: Netvirt's ten, and a point for each bit.
     pub(crate) fn route(prefix_len: u8) -> u16 {

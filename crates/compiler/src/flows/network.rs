@@ -5,7 +5,7 @@ use super::{arp, mac, neighbour, priority};
 use crate::pipeline::Table;
 use crate::plan::{Emitter, Rule};
 use crate::registers::Register;
-use osier_model::{Mac, Network, Reach, VrfId};
+use osier_model::{Mac, Network, VrfId};
 use osier_openflow::action::Action;
 use osier_openflow::field::Field;
 use osier_openflow::subfield::Subfield;
@@ -23,9 +23,10 @@ pub(crate) fn flows(
     vrf: Option<VrfId>,
     routers: &BTreeSet<IpAddr>,
 ) {
-    let next = match network.reach {
-        Reach::Bridged => Table::Forward,
-        Reach::Routed => Table::Route,
+    // What is routed goes to the gateway's address also through the tunnel.
+    let next = match vrf {
+        Some(_) => Table::Track,
+        None => Table::Forward,
     };
     let mut rule = Rule::new(Table::TunnelIn, priority::NORMAL)
         .eq(Field::TUN_ID, network.vni.get())

@@ -2,7 +2,7 @@
 //! each block and address of a node, however many pods it has. And of this node: its own block.
 
 use super::pipeline::identity_option;
-use super::{mac, out_of, priority, through_tunnel};
+use super::{mac, out_of, priority, source_nat, through_tunnel, track};
 use crate::compile::default_vni;
 use crate::local::{LocalPorts, host};
 use crate::pipeline::Table;
@@ -47,6 +47,10 @@ pub(crate) fn own(out: &mut Emitter, node: &Node, local: LocalPorts) {
             .set(Field::ETH_DST, mac(Mac::GATEWAY))
             .set(Field::ETH_SRC, mac(Mac::FABRIC));
         out.add(out_of(rule, local.gateway, Destination::Gateway).to(Table::Hop));
+    }
+    source_nat::own(out, node);
+    for address in node.service_addresses() {
+        track::answers_to(out, address);
     }
 }
 

@@ -22,8 +22,8 @@ const ARP: u16 = 0x0806;
 const ETHERNET_HEADER: u16 = 14;
 
 /// One of each kind.
-const QUESTIONS: [Question; 3] =
-    [Question::TooBig { mtu: 0 }, Question::Expired, Question::Neighbour];
+const QUESTIONS: [Question; 4] =
+    [Question::TooBig { mtu: 0 }, Question::Expired, Question::Neighbour, Question::Reject];
 
 /// The identity of the machine itself.
 const HOST_IDENTITY: u32 = 2;
@@ -100,7 +100,7 @@ fn hops(out: &mut Emitter) {
                     .when(Register::TO, to as u8)
                     .eq(Field::ETH_TYPE, family)
                     .then(Action::DecTtl)
-                    .to(Table::Egress),
+                    .to(Table::SourceNat),
             );
         }
     }
@@ -118,7 +118,7 @@ fn hops(out: &mut Emitter) {
     out.add(
         Rule::new(Table::Hop, priority::HIGH)
             .when(Register::TO, Destination::Gateway as u8)
-            .to(Table::Egress),
+            .to(Table::SourceNat),
     );
 }
 

@@ -2,7 +2,7 @@
 //! one a node behind the tunnel. Ports of a routed network have no way by Ethernet address: there
 //! everything goes through the router, and that is what keeps a pod's flows few.
 
-use super::{arp, mac, neighbour, out_of, priority, spoof_guard, through_tunnel};
+use super::{arp, mac, neighbour, out_of, priority, source_nat, spoof_guard, through_tunnel};
 use crate::local::{Attachment, host};
 use crate::meters;
 use crate::pipeline::Table;
@@ -38,6 +38,9 @@ pub(crate) fn flows(
             spoof_guard::dhcp(out, port, at);
         }
         limits(out, port, at);
+        if vrf == Some(VrfId::default()) {
+            source_nat::hairpin(out, at);
+        }
     }
     if let Some(vrf) = vrf {
         routes(out, port, network, vrf, place);
@@ -113,11 +116,13 @@ fn deliver(rule: Rule, port: &Port, network: &Network, place: Place<'_>) -> Rule
 fn routes(out: &mut Emitter, port: &Port, network: &Network, vrf: VrfId, place: Place<'_>) {
     for address in &port.addresses {
         let prefix = host(*address);
-        let rule = Rule::new(Table::Route, priority::route(prefix.prefix_len()))
+        let mut rule = Rule::new(Table::Route, priority::route(prefix.prefix_len()))
             .when(Register::VRF, vrf.0)
-            .destined(prefix)
-            .set(Field::ETH_SRC, mac(Mac::GATEWAY))
-            .set(Field::ETH_DST, mac(port.mac));
+            .destined(prefix);
+        // To a routed network elsewhere it is the router there that delivers.
+        if matches!(place, Place::Here { .. }) || network.reach == Reach::Bridged {
+            rule = rule.set(Field::ETH_SRC, mac(Mac::GATEWAY)).set(Field::ETH_DST, mac(port.mac));
+        }
         out.add(deliver(rule, port, network, place).to(Table::Hop));
     }
 }

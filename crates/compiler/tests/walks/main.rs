@@ -9,11 +9,13 @@
 mod real_switch;
 #[path = "../scenario/mod.rs"]
 mod scenario;
+mod services;
 mod trace;
 mod ways;
 
 use osier_testbed::{Fabric, Family, Lab, Node, Tunnel, wait_until};
 use scenario::Scenario;
+use services::SERVICE_WAYS;
 use std::time::Duration;
 use trace::Trace;
 use ways::{End, WAYS, Way};
@@ -21,11 +23,11 @@ use ways::{End, WAYS, Way};
 const BRIDGE: &str = Node::INTEGRATION;
 
 /// A node whose ports exist, and nothing else: traces need no traffic.
-async fn switch(fabric: &Fabric) {
+async fn switch(fabric: &Fabric, scenario: &str) {
     let node = &fabric.nodes()[0];
     let ovs = node.ovs();
     node.add_tunnel_port(Tunnel::Geneve, "osier-tun", 1).unwrap();
-    let scenario = Scenario::read(&scenario::folder().join("walks"));
+    let scenario = Scenario::read(&scenario::folder().join(scenario));
     let pods = scenario.attachments.iter().map(|at| (at.key.device.to_string(), at.ofport));
     for (name, ofport) in pods.chain([("osier0".to_owned(), 2)]) {
         let number = format!("ofport_request={ofport}");
@@ -43,7 +45,7 @@ async fn switch(fabric: &Fabric) {
 async fn packets_go_as_they_should() {
     let lab = Lab::new().unwrap();
     let fabric = Fabric::new(&lab, Family::Ipv4, 1).unwrap();
-    switch(&fabric).await;
+    switch(&fabric, "walks").await;
     let ovs = fabric.nodes()[0].ovs();
     let mut wrong = Vec::new();
     for way in WAYS {
@@ -51,6 +53,28 @@ async fn packets_go_as_they_should() {
         let trace = Trace::parse(&text, BRIDGE);
         if let Err(problem) = judge(way, &trace) {
             wrong.push(format!("==== {}: {problem}\n{text}", way.name));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// At most three times the datapath begins anew, to whatever Service and back.
+#[tokio::test]
+async fn services_are_reached_in_few_steps() {
+    let lab = Lab::new().unwrap();
+    let fabric = Fabric::new(&lab, Family::Ipv4, 1).unwrap();
+    switch(&fabric, "services").await;
+    let ovs = fabric.nodes()[0].ovs();
+    let mut wrong = Vec::new();
+    for way in SERVICE_WAYS {
+        let mut arguments = vec!["ofproto/trace", "--names", BRIDGE, way.packet];
+        arguments.extend(way.states.iter().flat_map(|state| ["--ct-next", state]));
+        let text = ovs.appctl(&arguments).unwrap();
+        let trace = Trace::parse(&text, BRIDGE);
+        let ends = way.ends.iter().any(|end| format!(",{}", trace.actions).contains(end));
+        if !ends || trace.recirculations != way.recirculations || way.recirculations > 3 {
+            let Trace { actions, recirculations, .. } = trace;
+            wrong.push(format!("==== {}: {recirculations}, {actions}\n{text}", way.name));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

@@ -189,6 +189,7 @@ fn asked(question: &[u8]) -> String {
             format!("it is larger than the {mtu} bytes that fit the tunnel: its sender is told so")
         }
         Some(Question::Expired) => "it has no hop left: its sender is told so".to_owned(),
+        Some(Question::Reject) => "nobody answers at the Service: it is refused".to_owned(),
         Some(Question::Neighbour) => "it asks for the router, which answers".to_owned(),
         None => "a controller is asked".to_owned(),
     }

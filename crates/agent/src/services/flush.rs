@@ -1,0 +1,237 @@
+//! Connections that are to be forgotten, since whom they were led to answers no more.
+//!
+//! The switch keeps a connection on its endpoint, whatever becomes of the group. So an endpoint that
+//! is gone takes its connections along; and what goes by datagrams, which know no end, also leaves
+//! an endpoint that no longer takes new ones.
+
+use crate::Chain;
+use osier_compiler::NODE_PORT_ADDRESSES;
+use osier_compiler::conntrack::zone_of;
+use osier_model::{
+    Candidates, Change, EndpointState, Key, Object, ServiceName, Transport, View, VrfId,
+};
+use osier_openflow::message::{CtFlush, CtTuple, Message};
+use osier_openflow::session::{Backoff, Dialer, Endpoint, Options};
+use osier_ovsdb::unixctl::conntrack::Connection;
+use osier_ovsdb::unixctl::conntrack::Transport::Ports;
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::path::Path;
+use tokio::sync::mpsc;
+use tracing::{debug, warn};
+
+/// What waits to be forgotten. Who finds no room waits.
+const QUEUE: usize = 1024;
+
+/// A way that connections may have taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Stale {
+    zone: u16,
+    transport: Transport,
+    /// The Service's address and port.
+    service: (IpAddr, u16),
+    /// The endpoint's; any, if the Service is gone.
+    endpoint: Option<(IpAddr, u16)>,
+}
+
+// === impl Stale ===
+
+impl Stale {
+    /// The Service that a change is of.
+    pub(crate) fn service_of(change: &Change) -> Option<ServiceName> {
+        match change {
+            Change::Put(Object::Service(service)) => Some(service.name.clone()),
+            Change::Put(Object::Endpoints(endpoints)) => Some(endpoints.key.service.clone()),
+            Change::Delete(Key::Service(name)) => Some(name.clone()),
+            Change::Delete(Key::Endpoints(key)) => Some(key.service.clone()),
+            _ => None,
+        }
+    }
+
+    /// Ways that connections to a Service may take. Datagrams leave who takes no new ones;
+    /// connections stay until their endpoint is gone.
+    pub(crate) fn ways(view: &View, name: &ServiceName) -> BTreeSet<Self> {
+        let mut ways = BTreeSet::new();
+        let Some(service) = view.services().get(name) else { return ways };
+        let vrf = match &service.router {
+            None => VrfId::default(),
+            Some(name) => match view.routers().get(name) {
+                Some(router) => router.vrf,
+                None => return ways,
+            },
+        };
+        let zone = zone_of(vrf);
+        for port in &service.ports {
+            let transport = port.transport;
+            let known = service.addresses.iter().chain(&service.external).chain(&service.balanced);
+            let known = known.map(|address| (*address, port.port));
+            let at_nodes = NODE_PORT_ADDRESSES.map(|address| port.node_port.map(|n| (address, n)));
+            for at in known.chain(at_nodes.into_iter().flatten()) {
+                let slices = view.endpoints_of(name);
+                for (address, number, endpoint) in
+                    Candidates::new(slices, port, at.0.is_ipv6()).all()
+                {
+                    let counts = endpoint.state != EndpointState::Unready;
+                    if counts || transport != Transport::Udp {
+                        let endpoint = Some((address, number));
+                        ways.insert(Self { zone, transport, service: at, endpoint });
+                    }
+                }
+                if transport == Transport::Udp {
+                    ways.insert(Self { zone, transport, service: at, endpoint: None });
+                }
+            }
+        }
+        ways
+    }
+
+    /// Where its connections are tracked.
+    pub(crate) fn zone(&self) -> u16 {
+        self.zone
+    }
+
+    /// Connections that take none of the ways that there are: they were led to whom an earlier agent
+    /// knew, and nobody had them forgotten.
+    pub(crate) fn left_over(connections: &[Connection], ways: &BTreeSet<Self>) -> BTreeSet<Self> {
+        let of = |connection: &Connection| {
+            let transport = match connection.protocol {
+                6 => Transport::Tcp,
+                17 => Transport::Udp,
+                132 => Transport::Sctp,
+                _ => return None,
+            };
+            let Connection { orig, reply, zone, .. } = connection;
+            let (Ports { dst: port, .. }, Ports { src, .. }) = (orig.transport, reply.transport)
+            else {
+                return None;
+            };
+            let (service, endpoint) = ((orig.dst, port), Some((reply.src, src)));
+            Some(Self { zone: *zone, transport, service, endpoint })
+        };
+        connections.iter().filter_map(of).filter(|way| !ways.contains(way)).collect()
+    }
+
+    fn message(&self) -> Message {
+        let Self { zone, transport, service, endpoint } = *self;
+        let ip_proto = match transport {
+            Transport::Tcp => 6,
+            Transport::Udp => 17,
+            Transport::Sctp => 132,
+        };
+        let original =
+            CtTuple { dst: Some(service.0), dst_port: Some(service.1), ..CtTuple::default() };
+        let reply = CtTuple {
+            src: endpoint.map(|(address, _)| address),
+            src_port: endpoint.map(|(_, port)| port),
+            ..CtTuple::default()
+        };
+        Message::CtFlush(CtFlush { zone: Some(zone), ip_proto, original, reply })
+    }
+}
+
+/// Has connections forgotten, over a session of its own; a cheap handle.
+#[derive(Debug, Clone)]
+pub(crate) struct Flusher(mpsc::Sender<Stale>);
+
+// === impl Flusher ===
+
+impl Flusher {
+    /// Starts the task.
+    pub(crate) fn start(management: &Path) -> Self {
+        let (stale, received) = mpsc::channel(QUEUE);
+        let endpoint = Endpoint::Unix(management.to_owned());
+        let dialer = Dialer::new(endpoint, Options::default(), Backoff::default());
+        tokio::spawn(forget(dialer, received));
+        Self(stale)
+    }
+
+    /// Has these forgotten.
+    pub(crate) async fn flush(&self, stale: impl IntoIterator<Item = Stale>) {
+        for stale in stale {
+            // A task that has ended ended with the agent.
+            let _ = self.0.send(stale).await;
+        }
+    }
+}
+
+async fn forget(mut dialer: Dialer, mut stale: mpsc::Receiver<Stale>) {
+    let mut next = stale.recv().await;
+    while next.is_some() {
+        let (session, _events) = dialer.next().await;
+        while let Some(way) = next {
+            let mut batch = vec![way];
+            while let Ok(more) = stale.try_recv() {
+                batch.push(more);
+            }
+            debug!(ways = batch.len(), "connections are forgotten");
+            if let Err(error) = session.batch(batch.iter().map(Stale::message)).await {
+                warn!(error = %Chain(&error), "connections are not forgotten");
+                break;
+            }
+            next = stale.recv().await;
+        }
+        session.close().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use osier_model::Fabric;
+    use osier_ovsdb::unixctl::conntrack::Tuple;
+
+    fn view(endpoints: &str) -> View {
+        let mut view = View::new("n1".parse().unwrap(), Fabric::default());
+        for text in [
+            "{ kind: service, name: a, addresses: [10.96.0.1], ports: [{ name: t, port: 80 }, { name: u, transport: udp, port: 53 }] }",
+            &format!(
+                "{{ kind: endpoints, service: a, slice: s, ports: [{{ name: t, port: 8080 }}, \
+                 {{ name: u, transport: udp, port: 5353 }}], endpoints: [{endpoints}] }}"
+            ),
+        ] {
+            view.apply(Change::Put(serde_saphyr::from_str(text).unwrap())).unwrap();
+        }
+        view
+    }
+
+    fn gone(before: &str, now: &str) -> Vec<(Transport, Option<(IpAddr, u16)>)> {
+        let name = "a".parse().unwrap();
+        let (before, now) = (Stale::ways(&view(before), &name), Stale::ways(&view(now), &name));
+        before.difference(&now).map(|way| (way.transport, way.endpoint)).collect()
+    }
+
+    #[test]
+    fn connections_go_with_their_endpoint_and_datagrams_before() {
+        let endpoint = |port| Some(("10.0.0.1".parse().unwrap(), port));
+        let (one, two) = ("{ address: 10.0.0.1 }", "{ address: 10.0.0.1 }, { address: 10.0.0.2 }");
+        assert_eq!(gone(one, two), []);
+        let all = [(Transport::Tcp, endpoint(8080)), (Transport::Udp, endpoint(5353))];
+        assert_eq!(gone(two, "{ address: 10.0.0.2 }"), all);
+        let unready = "{ address: 10.0.0.1, state: unready }";
+        assert_eq!(gone(one, unready), [(Transport::Udp, endpoint(5353))]);
+        assert_eq!(gone(unready, ""), [(Transport::Tcp, endpoint(8080))]);
+    }
+
+    #[test]
+    fn what_an_earlier_agent_left_is_found() {
+        let ways = Stale::ways(&view("{ address: 10.0.0.1 }"), &"a".parse().unwrap());
+        let tuple = |src: &str, dst: &str, from, to| Tuple {
+            src: src.parse().unwrap(),
+            dst: dst.parse().unwrap(),
+            transport: Ports { src: from, dst: to },
+        };
+        let to = |endpoint: &str| Connection {
+            protocol: 6,
+            orig: tuple("10.0.9.9", "10.96.0.1", 4000, 80),
+            reply: tuple(endpoint, "10.0.9.9", 8080, 4000),
+            zone: zone_of(VrfId::default()),
+            mark: 1,
+            labels: 0,
+            state: None,
+            timeout: None,
+        };
+        let left = Stale::left_over(&[to("10.0.0.1"), to("10.0.0.2")], &ways);
+        let left: Vec<_> = left.into_iter().map(|way| way.endpoint).collect();
+        assert_eq!(left, [Some(("10.0.0.2".parse().unwrap(), 8080))]);
+    }
+}

@@ -1,0 +1,180 @@
+//! Everybody reaches Services of every kind, wherever the endpoints are, and is seen as who it is
+//! where that is promised.
+
+use crate::ask::{self, count};
+use crate::stage::{Guest, Stage, at, eventually, node_port, service, slice};
+use std::collections::BTreeSet;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+
+const WEB: [&str; 2] = ["10.96.0.10", "fd96::10"];
+/// Enough that both of two endpoints answer, but once in a million times.
+const TIMES: usize = 20;
+
+/// Both endpoints, of both families.
+fn both(stage: &Stage) -> Vec<(IpAddr, &'static str)> {
+    let of = |name: &str, rest: &'static str| {
+        stage.endpoint(name).addresses.iter().map(move |a| (*a, rest)).collect::<Vec<_>>()
+    };
+    [of("e1", ", node: n1"), of("e2", ", node: n2")].concat()
+}
+
+#[test]
+fn pods_nodes_and_the_outside_reach_a_service() {
+    let stage = Stage::new();
+    let published = ", external: [203.0.113.1, '2001:db8:ffff::1']";
+    stage.tell(&[service("web", &WEB, published), slice("web", &both(&stage))]);
+    let number = node_port("web");
+    for (ipv6, web) in [(false, WEB[0]), (true, WEB[1])] {
+        let web = at(web, 80);
+        let ready = |said: &io::Result<ask::Answer>| said.is_ok();
+        eventually("the Service", &stage.client.netns, || ask::tcp(web), ready);
+        eventually("the Service on n2", &stage.endpoint("e2").netns, || ask::tcp(web), ready);
+        let seen = |who: &str, as_whom: IpAddr| format!("{who} {as_whom}");
+        let client = stage.client.address(ipv6);
+        // From a pod: itself, wherever the endpoint is.
+        let expected = BTreeSet::from([seen("e1", client), seen("e2", client)]);
+        assert_eq!(answers(&stage.client, || ask::tcp(web)), expected);
+        assert_eq!(answers(&stage.client, || ask::udp(web)), expected);
+        // From an endpoint: itself, but to itself it is the node's.
+        let (e1, e2) = (stage.endpoint("e1"), stage.endpoint("e2"));
+        let reserved: IpAddr =
+            if ipv6 { "fd01::1:ffff:ffff:ffff:ffff" } else { "10.1.1.254" }.parse().unwrap();
+        let expected = BTreeSet::from([seen("e1", reserved), seen("e2", e1.address(ipv6))]);
+        assert_eq!(answers(e1, || ask::tcp(web)), expected);
+        assert_eq!(answers(e1, || ask::udp(web)), expected);
+        // From nodes: their gateways.
+        for (n, node) in [(1_u8, stage.node(0)), (2, stage.node(1))] {
+            let gateway = stage.cluster.addressing.gateways(n);
+            let gateway = *gateway.iter().find(|a| a.is_ipv6() == ipv6).unwrap();
+            let expected = BTreeSet::from([seen("e1", gateway), seen("e2", gateway)]);
+            let found: BTreeSet<String> =
+                count(node, TIMES, || ask::tcp(web)).into_keys().collect();
+            assert_eq!(found, expected, "n{n}");
+            let found: BTreeSet<String> =
+                count(node, TIMES, || ask::udp(web)).into_keys().collect();
+            assert_eq!(found, expected, "n{n}");
+        }
+        // From outside: itself to the endpoint that is with the node, the node's to others.
+        let external = at(if ipv6 { "2001:db8:ffff::1" } else { "203.0.113.1" }, 80);
+        let node = SocketAddr::new(outer(&stage, 1, ipv6), number);
+        let outside = stage.outside.address(ipv6);
+        let expected = BTreeSet::from([seen("e1", outside), seen("e2", reserved)]);
+        for to in [external, node] {
+            assert_eq!(answers(&stage.outside, || ask::tcp(to)), expected, "{to}");
+            assert_eq!(answers(&stage.outside, || ask::udp(to)), expected, "{to}");
+        }
+        // By ports of nodes, from inside.
+        for to in [node, SocketAddr::new(outer(&stage, 2, ipv6), number)] {
+            for (who, from) in
+                [("client", &stage.client.netns), ("n1", stage.node(0)), ("e2", &e2.netns)]
+            {
+                let counts = count(from, TIMES, || ask::tcp(to));
+                let names: BTreeSet<&str> =
+                    counts.keys().filter_map(|said| said.split(' ').next()).collect();
+                assert_eq!(names, BTreeSet::from(["e1", "e2"]), "{who} to {to}: {counts:?}");
+            }
+        }
+        // And by the address that the outside knows.
+        for from in [&stage.client.netns, stage.node(1)] {
+            let counts = count(from, TIMES, || ask::tcp(external));
+            assert_eq!(counts.len(), 2, "{counts:?}");
+        }
+    }
+}
+
+fn outer(stage: &Stage, n: u8, ipv6: bool) -> IpAddr {
+    let all = stage.cluster.addressing.outer(n);
+    all.into_iter().map(|(a, _)| a).find(|a| a.is_ipv6() == ipv6).unwrap()
+}
+
+/// Who answers whom.
+fn answers(
+    from: &Guest,
+    ask: impl Fn() -> io::Result<ask::Answer> + Send + Sync,
+) -> BTreeSet<String> {
+    count(&from.netns, TIMES, ask).into_keys().collect()
+}
+
+/// Endpoints that are no pods: nodes, and who is outside of the cluster.
+#[test]
+fn endpoints_may_be_nodes_or_outside() {
+    let stage = Stage::new();
+    let mut services = Vec::new();
+    let kinds = [("n1", 20), ("n2", 21), ("outside", 22)];
+    for (name, last) in kinds {
+        let (v4, v6) = (format!("10.96.0.{last}"), format!("fd96::{last}"));
+        services.push(service(name, &[&v4, &v6], ""));
+        let endpoints: Vec<(IpAddr, &str)> = [false, true]
+            .map(|ipv6| match name {
+                "n1" => (outer(&stage, 1, ipv6), ", node: n1"),
+                "n2" => (outer(&stage, 2, ipv6), ", node: n2"),
+                _ => (stage.outside.address(ipv6), ""),
+            })
+            .to_vec();
+        services.push(slice(name, &endpoints));
+    }
+    stage.tell(&services);
+    let froms = [
+        ("client", &stage.client.netns),
+        ("n1", stage.node(0)),
+        ("n2", stage.node(1)),
+        ("e2", &stage.endpoint("e2").netns),
+    ];
+    for (name, last) in kinds {
+        for to in [at(&format!("10.96.0.{last}"), 80), at(&format!("fd96::{last}"), 80)] {
+            for (who, from) in froms {
+                let what = format!("{who} to {name} at {to}");
+                let right = |said: &io::Result<ask::Answer>| {
+                    said.as_ref().is_ok_and(|(answered, _)| answered == name)
+                };
+                eventually(&what, from, || ask::tcp(to), right);
+                eventually(&what, from, || ask::udp(to), right);
+            }
+        }
+    }
+}
+
+/// What comes from outside stays on its node, with its address; who has no endpoint is silent.
+#[test]
+fn local_traffic_keeps_its_source() {
+    let stage = Stage::new();
+    let rest = ", external_traffic: local, internal_traffic: local, \
+                balanced: [203.0.113.2], source_ranges: [198.51.100.254/32]";
+    let other = ", balanced: [203.0.113.3], source_ranges: [192.0.2.0/24]";
+    stage.tell(&[
+        service("web", &["10.96.0.10"], rest),
+        slice("web", &both(&stage)),
+        service("other", &["10.96.0.11"], other),
+        slice("other", &both(&stage)),
+        service("far", &["10.96.0.12"], rest.replace("203.0.113.2", "203.0.113.4").as_str()),
+        slice("far", &both(&stage)[2..]),
+    ]);
+    let web = at("10.96.0.10", 80);
+    eventually("the Service", &stage.client.netns, || ask::tcp(web), Result::is_ok);
+    let balanced = at("203.0.113.2", 80);
+    eventually("it outside", &stage.outside.netns, || ask::tcp(balanced), Result::is_ok);
+    let outside = stage.outside.address(false);
+    for to in [balanced, SocketAddr::new(outer(&stage, 1, false), node_port("web"))] {
+        let expected = BTreeSet::from([format!("e1 {outside}")]);
+        assert_eq!(answers(&stage.outside, || ask::tcp(to)), expected, "{to}");
+    }
+    let node = SocketAddr::new(outer(&stage, 2, false), node_port("web"));
+    let expected = BTreeSet::from([format!("e2 {outside}")]);
+    assert_eq!(answers(&stage.outside, || ask::tcp(node)), expected);
+    let client = stage.client.address(false);
+    assert_eq!(answers(&stage.client, || ask::tcp(web)), BTreeSet::from([format!("e1 {client}")]));
+    // Inside, the address that the outside knows is as good as any other: but not for whom it is not.
+    let counts = count(&stage.client.netns, 1, || ask::tcp(balanced));
+    assert_eq!(counts.into_keys().collect::<Vec<_>>(), ["TimedOut"]);
+    let barred = at("203.0.113.3", 80);
+    let silent = |from: &Guest, to| {
+        let counts = count(&from.netns, 1, || ask::tcp(to));
+        assert_eq!(counts.into_keys().collect::<Vec<_>>(), ["TimedOut"], "{to}");
+    };
+    silent(&stage.outside, barred);
+    silent(&stage.outside, SocketAddr::new(outer(&stage, 1, false), node_port("far")));
+    // By the port of the node, which no range holds for.
+    let open = SocketAddr::new(outer(&stage, 1, false), node_port("other"));
+    assert_eq!(answers(&stage.outside, || ask::tcp(open)).len(), 2);
+}

@@ -1,0 +1,317 @@
+//! Endpoints in groups, so that each gets its share.
+//!
+//! Open vSwitch hashes a connection to one of at most 256 slots of a group, and gives each endpoint
+//! a number of them. Few slots make coarse shares, so all 256 are asked for. Where endpoints are too
+//! many for that, connections are spread over several groups first, by bits of the client's port: not
+//! by the lowest, which Linux prefers to be even. Only those bits become part of what the datapath
+//! caches. All groups' slots are dealt out as one row, so an endpoint may be in two of them; shares
+//! of equals differ by a tenth, and by an eighth above 1,600 endpoints.
+//!
+//! Services that keep their clients choose by the client's address instead, and learn it. Each of
+//! their endpoints has a flow, since what is learned can name one but not translate to it.
+
+use super::priority;
+use crate::conntrack::{fields, to_endpoint};
+use crate::cookie::{LEARNED, hash};
+use crate::pipeline::Table;
+use crate::plan::{Emitter, Rule};
+use crate::registers::Register;
+use crate::services::MAX_SHARDS;
+use osier_model::{Backend, Transport};
+use osier_openflow::action::{Action, Learn, LearnDst, LearnFlags, LearnSpec, LearnSrc, SetField};
+use osier_openflow::field::{Field, IntoValue};
+use osier_openflow::group::{Bucket, Group, GroupType, SelectField, Selection};
+use osier_openflow::subfield::Subfield;
+use std::net::IpAddr;
+
+/// Slots of a group.
+const SLOTS: u32 = 256;
+/// How many endpoints share the slots of a group finely.
+const FINE: usize = 25;
+/// How many fit a group's message.
+const FIT: usize = 200;
+
+/// Endpoints that connections are spread over.
+#[derive(Debug, Clone)]
+pub(crate) struct Choice {
+    /// The first of its groups.
+    pub(crate) group: u32,
+    pub(crate) zone: u16,
+    pub(crate) transport: Transport,
+    /// The Service's port.
+    pub(crate) port: u16,
+    pub(crate) ipv6: bool,
+    /// For how long a client stays with its endpoint.
+    pub(crate) affinity: Option<u32>,
+    pub(crate) backends: Vec<Backend>,
+}
+
+// === impl Choice ===
+
+impl Choice {
+    fn shards(&self) -> u32 {
+        let most = if self.affinity.is_some() { FIT } else { FINE };
+        let enough = |shards: &u32| self.backends.len() <= most * *shards as usize;
+        [1, 4, 16].into_iter().find(enough).unwrap_or(MAX_SHARDS)
+    }
+
+    fn translate(&self, backend: &Backend) -> Action {
+        to_endpoint(self.zone, self.transport, self.port, backend)
+    }
+
+    /// Where the endpoint's address is while a client's is learned.
+    fn address_register(&self) -> Field {
+        if self.ipv6 { Field::xxreg(2) } else { Field::reg(8) }
+    }
+
+    /// Endpoints in as many groups as there are, as many in each.
+    fn dealt(&self) -> Vec<Vec<Backend>> {
+        let shards = self.shards() as usize;
+        let mut dealt = vec![Vec::new(); shards];
+        for (i, backend) in self.backends.iter().enumerate() {
+            dealt[i % shards].push(*backend);
+        }
+        dealt
+    }
+}
+
+/// Leads connections to the endpoints.
+pub(crate) fn lead(out: &mut Emitter, rule: &Rule, choice: &Choice) {
+    let rule = rule.clone().load(Register::FROM_SERVICE, 1_u8);
+    if choice.affinity.is_some() {
+        let rule = rule.load(Register::SERVICE, choice.group).through(Table::Affinity);
+        return out.add(rule.to(Table::Endpoint));
+    }
+    if let [only] = choice.backends.as_slice() {
+        return out.add(rule.then(choice.translate(only)));
+    }
+    let shards = choice.shards();
+    for shard in 0..shards {
+        let rule = match shards {
+            1 => rule.clone(),
+            // Not by the lowest bit.
+            _ => rule.clone().masked(fields(choice.transport).1, shard << 1, (shards - 1) << 1),
+        };
+        out.add(rule.then(Action::Group(choice.group + shard)));
+    }
+}
+
+/// What connections are led to: once, however many addresses lead there.
+pub(crate) fn groups(out: &mut Emitter, choice: &Choice) {
+    if choice.affinity.is_some() {
+        return keep_clients(out, choice);
+    }
+    if choice.backends.len() < 2 {
+        return;
+    }
+    for (id, shares) in (choice.group..).zip(shares(&choice.backends, choice.shards())) {
+        let bucket = |(backend, slots): (&Backend, u16)| (slots, vec![choice.translate(backend)]);
+        out.add_group(select(id, "dp_hash", Vec::new(), shares.into_iter().map(bucket)));
+    }
+}
+
+fn select(
+    id: u32,
+    method: &str,
+    fields: Vec<SelectField>,
+    buckets: impl Iterator<Item = (u16, Vec<Action>)>,
+) -> Group {
+    let bucket = |(id, (weight, actions))| Bucket { id, weight, ..Bucket::from(actions) };
+    let selection = Some(Selection { method: method.to_owned(), param: 0, fields });
+    Group {
+        id,
+        kind: GroupType::Select,
+        selection,
+        buckets: (0..).zip(buckets).map(bucket).collect(),
+    }
+}
+
+/// Who has how many slots of each group. Each group has one of a single slot: then the switch makes
+/// as many as there are in all.
+fn shares(backends: &[Backend], groups: u32) -> Vec<Vec<(&Backend, u16)>> {
+    let mut shares = vec![Vec::new()];
+    let mut left = SLOTS;
+    for (backend, mut slots) in backends.iter().zip(slots(backends, groups * SLOTS)) {
+        while slots > 0 {
+            if left == 0 {
+                shares.push(Vec::new());
+                left = SLOTS;
+            }
+            let here = slots.min(left);
+            let group = shares.len() - 1;
+            shares[group].push((backend, u16::try_from(here).unwrap_or(u16::MAX)));
+            (slots, left) = (slots - here, left - here);
+        }
+    }
+    for group in &mut shares {
+        let largest = group.iter_mut().max_by_key(|(_, slots)| *slots);
+        if let Some((backend, slots)) = largest.filter(|(_, slots)| *slots > 1) {
+            *slots -= 1;
+            let one = (*backend, 1);
+            group.push(one);
+        }
+    }
+    shares.truncate(groups as usize);
+    shares
+}
+
+/// How many of all slots each endpoint has: by weight, the rest to whom it is due most; at least
+/// one, as long as there are enough.
+fn slots(backends: &[Backend], all: u32) -> Vec<u32> {
+    let total: u64 = backends.iter().map(|b| u64::from(b.weight)).sum::<u64>().max(1);
+    let due = |b: &Backend| u64::from(b.weight) * u64::from(all);
+    let whole = |b: &Backend| u32::try_from(due(b) / total).unwrap_or(all);
+    let mut slots: Vec<u32> = backends.iter().map(whole).collect();
+    let mut order: Vec<usize> = (0..backends.len()).collect();
+    order.sort_by_key(|i| std::cmp::Reverse(due(&backends[*i]) % total));
+    let rest = all - slots.iter().sum::<u32>();
+    for i in order.into_iter().cycle().take(if slots.is_empty() { 0 } else { rest as usize }) {
+        slots[i] += 1;
+    }
+    for i in 0..slots.len() {
+        if slots[i] == 0
+            && let Some(richest) = (0..slots.len()).max_by_key(|i| slots[*i])
+            && slots[richest] > 1
+        {
+            slots[richest] -= 1;
+            slots[i] = 1;
+        }
+    }
+    slots
+}
+
+/// Clients stay with their endpoint: a flow for each endpoint, which learns who its clients are.
+fn keep_clients(out: &mut Emitter, choice: &Choice) {
+    let register = choice.address_register();
+    let at = |rule: Rule| rule.when(Register::SERVICE, choice.group);
+    let shards = choice.shards();
+    let client = if choice.ipv6 { Field::IPV6_SRC } else { Field::IPV4_SRC };
+    for (shard, backends) in (0..shards).zip(choice.dealt()) {
+        let mut rule =
+            at(Rule::new(Table::Endpoint, priority::NORMAL)).family(choice.ipv6).eq(register, 0_u8);
+        if shards > 1 {
+            rule = rule.masked(client, shard, shards - 1);
+        }
+        out.add(rule.then(Action::Group(choice.group + shard)));
+        let go = Action::resubmit(Table::Endpoint.number());
+        let to = |b: &Backend| -> Option<(u16, Vec<Action>)> {
+            let address = SetField::new(register, b.address).ok()?;
+            Some((b.weight, vec![Action::SetField(address), go.clone()]))
+        };
+        let mask = u128::MAX.into_value(client).or_else(|_| u32::MAX.into_value(client));
+        let fields = mask.map(|mask| SelectField { field: client, mask }).into_iter().collect();
+        let buckets = backends.iter().filter_map(to);
+        out.add_group(select(choice.group + shard, "hash", fields, buckets));
+    }
+    let mut before: Option<IpAddr> = None;
+    for backend in &choice.backends {
+        // One address at two ports counts once: clients are kept by address.
+        if before.replace(backend.address) == Some(backend.address) {
+            continue;
+        }
+        out.add(
+            at(Rule::new(Table::Endpoint, priority::HIGH))
+                .family(choice.ipv6)
+                .eq(Field::IP_PROTO, fields(choice.transport).0)
+                .eq(register, backend.address)
+                .then(learn(choice, backend))
+                .then(choice.translate(backend)),
+        );
+    }
+}
+
+/// Learns that the client has this endpoint. Each new connection makes that last anew; it is
+/// forgotten with the endpoint.
+fn learn(choice: &Choice, backend: &Backend) -> Action {
+    let (family, client) = match choice.ipv6 {
+        false => (0x0800_u16, Field::IPV4_SRC),
+        true => (0x86dd, Field::IPV6_SRC),
+    };
+    let same = |field| LearnSpec {
+        src: LearnSrc::Field(Subfield::whole(field)),
+        dst: LearnDst::Match(Subfield::whole(field)),
+    };
+    let constant = family.into_value(Field::ETH_TYPE).ok();
+    let family = constant.map(|value| LearnSpec {
+        src: LearnSrc::Value(value),
+        dst: LearnDst::Match(Subfield::whole(Field::ETH_TYPE)),
+    });
+    let register = Subfield::whole(choice.address_register());
+    let address = LearnSpec { src: LearnSrc::Field(register), dst: LearnDst::Load(register) };
+    let specs = family
+        .into_iter()
+        .chain([same(client), same(Register::SERVICE.field()), address])
+        .collect();
+    let number = hash(&format!("{:x}/{}/{}", choice.group, backend.address, backend.port));
+    let seconds = choice.affinity.unwrap_or_default();
+    Action::Learn(Box::new(Learn {
+        hard_timeout: u16::try_from(seconds).unwrap_or(u16::MAX),
+        priority: priority::NORMAL,
+        cookie: LEARNED | number,
+        table: Table::Affinity.number(),
+        flags: LearnFlags::DELETE_LEARNED,
+        specs,
+        ..Learn::default()
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn backends(weights: &[u16]) -> Vec<Backend> {
+        let of = |(i, weight): (u32, &u16)| Backend {
+            address: std::net::Ipv4Addr::from(0x0a00_0000 + i).into(),
+            port: 80,
+            weight: *weight,
+        };
+        (0..).zip(weights).map(of).collect()
+    }
+
+    /// Slots of each endpoint, over all groups of a choice.
+    fn shared(weights: &[u16]) -> Vec<u32> {
+        let backends = backends(weights);
+        let choice = Choice {
+            group: 0,
+            zone: 2,
+            transport: Transport::Tcp,
+            port: 80,
+            ipv6: false,
+            affinity: None,
+            backends: backends.clone(),
+        };
+        let groups = shares(&backends, choice.shards());
+        assert_eq!(groups.len(), choice.shards() as usize);
+        for group in &groups {
+            assert_eq!(group.iter().map(|(_, slots)| u32::from(*slots)).sum::<u32>(), SLOTS);
+            assert!(group.len() <= 256 && group.iter().any(|(_, slots)| *slots == 1));
+        }
+        let of = |b: &Backend| {
+            let all = groups.iter().flatten().filter(|(other, _)| other.address == b.address);
+            all.map(|(_, slots)| u32::from(*slots)).sum()
+        };
+        backends.iter().map(of).collect()
+    }
+
+    #[test]
+    fn shares_of_equals_differ_little() {
+        for n in (2..=130).chain([200, 400, 401, 999, 1600, 2000, 2500]) {
+            let slots = shared(&vec![1; n]);
+            let (least, most) = (slots.iter().min().unwrap(), slots.iter().max().unwrap());
+            assert!(f64::from(*most) / f64::from(*least) <= 1.17, "{n}: {least} to {most}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(50))]
+        #[test]
+        fn weights_count(weights in prop::collection::vec(1..1000_u16, 2..200)) {
+            let slots = shared(&weights);
+            prop_assert!(slots.iter().all(|s| *s > 0));
+            for (a, b) in (0..slots.len()).flat_map(|a| (0..slots.len()).map(move |b| (a, b))) {
+                prop_assert!(weights[a] < weights[b] || slots[a] + 1 >= slots[b]);
+            }
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! Another source for connections to Services that would not be answered through this node
+//! otherwise. It is an address of the node that nobody has; never the gateway's, which may do what
+//! others may not.
+
+use super::priority;
+use crate::conntrack::from_address;
+use crate::local::Attachment;
+use crate::pipeline::Table;
+use crate::plan::{Emitter, Rule};
+use crate::registers::{Destination, Origin, Register};
+use osier_model::Node;
+
+/// A port that reached itself: it would not take an answer from itself.
+pub(crate) fn hairpin(out: &mut Emitter, at: Attachment) {
+    out.add(
+        to_service(priority::NORMAL, Destination::Port)
+            .when(Register::HAIRPIN, 0_u8)
+            .when(Register::IN_TAG, at.tag)
+            .when(Register::OUT_PORT, at.ofport.0)
+            .load(Register::HAIRPIN, 1_u8)
+            .forget_in_port()
+            .to(Table::SourceNat),
+    );
+}
+
+/// For this node: who gets its address.
+pub(crate) fn own(out: &mut Emitter, node: &Node) {
+    for address in node.service_addresses() {
+        let translate = |rule: Rule| rule.ip(address).then(from_address(address)).to(Table::Egress);
+        let hairpin = to_service(priority::HIGH, Destination::Port).when(Register::HAIRPIN, 1_u8);
+        out.add(translate(hairpin));
+        let from_gateway =
+            |to| to_service(priority::NORMAL, to).when(Register::FROM, Origin::Gateway as u8);
+        out.add(translate(from_gateway(Destination::Tunnel)));
+        // The machine would take nothing from itself.
+        out.add(translate(from_gateway(Destination::Gateway).forget_in_port()));
+    }
+    // Answers to the gateway's own address come back here by themselves.
+    let gateways = node.blocks.iter().map(|block| Node::gateway_of(*block));
+    for gateway in gateways {
+        out.add(
+            to_service(priority::HIGH, Destination::Tunnel)
+                .when(Register::FROM, Origin::Gateway as u8)
+                .sourced(gateway)
+                .to(Table::Egress),
+        );
+    }
+}
+
+fn to_service(priority: u16, to: Destination) -> Rule {
+    Rule::new(Table::SourceNat, priority)
+        .when(Register::FROM_SERVICE, 1_u8)
+        .when(Register::TO, to as u8)
+}

@@ -1,0 +1,121 @@
+//! What goes through the connection tracker: packets to Services, and what may be an answer to
+//! one. Everything else passes untouched.
+
+use super::{mac, out_of, priority};
+use crate::conntrack::{SOURCE_ZONE, fields, look_up, state, zone_of};
+use crate::local::LocalPorts;
+use crate::pipeline::Table;
+use crate::plan::{Emitter, Rule};
+use crate::question::Question;
+use crate::registers::{Destination, Register};
+use crate::services::{NODE_PORT_ADDRESSES, Use};
+use ipnet::IpNet;
+use osier_model::{Mac, VrfId};
+use osier_openflow::field::Field;
+use std::net::IpAddr;
+
+const IPV4: u16 = 0x0800;
+const IPV6: u16 = 0x86dd;
+
+/// Errors about packets: RFC 792 (unreachable, time exceeded, bad parameter), RFC 4443, 3.
+const ERRORS: [(u16, u8, Field, &[u8]); 2] =
+    [(IPV4, 1, Field::ICMP_TYPE, &[3, 11, 12]), (IPV6, 58, Field::ICMPV6_TYPE, &[1, 2, 3, 4])];
+
+/// What holds for the whole cluster: its range of Services' addresses, and connections that are
+/// known.
+pub(crate) fn fabric(out: &mut Emitter, ranges: &[IpNet]) {
+    for range in ranges {
+        to_services(out, VrfId::default(), *range);
+        // Nobody has that address, or does not listen there.
+        out.add(
+            Rule::new(Table::Service, priority::LAST)
+                .when(Register::VRF, 0_u8)
+                .destined(*range)
+                .then(Question::Reject.ask()),
+        );
+    }
+    let known = [state::DESTINATION_TRANSLATED, state::ESTABLISHED, state::RELATED];
+    for bits in known {
+        out.add(
+            Rule::new(Table::Service, priority::KNOWN)
+                .tracked(bits)
+                .load(Register::FROM_SERVICE, 1_u8)
+                .to(Table::Route),
+        );
+    }
+    out.add(Rule::new(Table::Service, priority::INVALID).tracked(state::INVALID));
+}
+
+/// What several Services share.
+pub(crate) fn shared(out: &mut Emitter, shared: &Use, local: LocalPorts) {
+    match *shared {
+        Use::Router(vrf) => router(out, vrf),
+        Use::Address(vrf, address) => {
+            to_services(out, vrf, address.into());
+            if NODE_PORT_ADDRESSES.contains(&address) {
+                // Who asked knows the machine's own address, wherever it is: the machine translates.
+                let rule = Rule::new(Table::Route, priority::ROUTER)
+                    .when(Register::VRF, vrf.0)
+                    .sourced(address)
+                    .set(Field::ETH_DST, mac(Mac::GATEWAY))
+                    .set(Field::ETH_SRC, mac(Mac::FABRIC));
+                out.add(out_of(rule, local.gateway, Destination::Gateway).to(Table::Hop));
+            }
+        }
+        Use::Target { vrf, ipv6, transport, port } => {
+            let (protocol, source, _) = fields(transport);
+            out.add(
+                answer(vrf)
+                    .eq(Field::ETH_TYPE, if ipv6 { IPV6 } else { IPV4 })
+                    .eq(Field::IP_PROTO, protocol)
+                    .eq(source, port)
+                    .then(look_up(zone_of(vrf), Table::GatewayMac)),
+            );
+        }
+    }
+}
+
+fn to_services(out: &mut Emitter, vrf: VrfId, prefix: IpNet) {
+    out.add(
+        Rule::new(Table::Track, priority::NORMAL)
+            .when(Register::VRF, vrf.0)
+            .destined(prefix)
+            .then(look_up(zone_of(vrf), Table::Service)),
+    );
+}
+
+fn answer(vrf: VrfId) -> Rule {
+    Rule::new(Table::Track, priority::ANSWER).when(Register::VRF, vrf.0)
+}
+
+/// Errors are about packets of whatever port, and only a whole packet tells its ports.
+fn router(out: &mut Emitter, vrf: VrfId) {
+    for (family, protocol, field, kinds) in ERRORS {
+        for kind in kinds {
+            out.add(
+                answer(vrf)
+                    .eq(Field::ETH_TYPE, family)
+                    .eq(Field::IP_PROTO, protocol)
+                    .eq(field, *kind)
+                    .then(look_up(zone_of(vrf), Table::GatewayMac)),
+            );
+        }
+        out.add(
+            answer(vrf)
+                .eq(Field::ETH_TYPE, family)
+                .masked(Field::IP_FRAG, 1_u8, 1_u8)
+                .then(look_up(zone_of(vrf), Table::GatewayMac)),
+        );
+    }
+}
+
+/// Answers to a source that was given here: back to whose it was, wherever that is, and then as
+/// other answers.
+pub(crate) fn answers_to(out: &mut Emitter, address: IpAddr) {
+    let to = || {
+        Rule::new(Table::Track, priority::HIGH).when(Register::VRF, 0_u8).destined(address.into())
+    };
+    out.add(to().untracked().forget_in_port().then(look_up(SOURCE_ZONE, Table::Track)));
+    // Nobody knows it.
+    out.add(to().tracked(0));
+}
