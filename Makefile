@@ -46,7 +46,7 @@ $(DENY):
 	$(CARGO) install --quiet --locked --root $(TOOLS) cargo-deny@$(DENY_VERSION)
 
 .PHONY: bench
-bench: packages ## print the figures; BENCH=name for one of them
+bench: packages $(if $(filter-out k8s%,$(BENCH)),,kubernetes) ## print the figures; BENCH=name for one of them
 	scripts/install-packages ovn-central ovn-host
 	$(CARGO) run --release --quiet -p osier-bench -- run $(BENCH)
 
@@ -57,6 +57,14 @@ fuzz: ## every fuzz target for a while; SECONDS_EACH=n (default 20)
 .PHONY: soak
 soak: packages ## the long suites, not in CI
 	OSIER_SOAK=1 $(CARGO) test --release --workspace --locked -- --ignored soak --nocapture
+
+# What upgrades begin with: an earlier commit, newer than the last change that broke them.
+EARLIER ?= 7c31d56
+
+.PHONY: upgrade
+upgrade: packages kubernetes ## from an earlier build to this one, in a cluster whose pods talk meanwhile; EARLIER=commit
+	earlier=$$(scripts/build-earlier $(EARLIER)) && OSIER_EARLIER_DIR=$$earlier \
+		$(CARGO) test --release --locked -p osier-kubelab --test osier -- --ignored --nocapture upgrade
 
 KUBELAB = $(or $(CARGO_TARGET_DIR),target)/debug/kubelab
 # What a cluster is to be like: NODES=n, DUAL=1, PROXY=iptables|nftables|osier|none, CNI=osier|bridge|none.

@@ -30,6 +30,8 @@ pub(crate) enum Amount {
     Rate(f64),
     /// In bytes.
     Memory(u64),
+    /// How many.
+    Count(f64),
 }
 
 /// Both sides, in the same kind of amount.
@@ -63,7 +65,7 @@ impl Amount {
     fn value(self) -> f64 {
         match self {
             Self::Time(time) => time.as_secs_f64(),
-            Self::Rate(rate) => rate,
+            Self::Rate(amount) | Self::Count(amount) => amount,
             #[allow(clippy::cast_precision_loss, reason = "memories are far below 2^52 bytes")]
             Self::Memory(bytes) => bytes as f64 / 1e6,
         }
@@ -92,6 +94,7 @@ impl fmt::Display for Figure {
             Amount::Time(_) => ("us", 1e6),
             Amount::Rate(_) => ("Mbit/s", 1.0),
             Amount::Memory(_) => ("MB", 1.0),
+            Amount::Count(_) => ("", 1.0),
         };
         let [ours, rival] = [ours, rival].map(|amount| amount.value() * per_one);
         let (name, wanted) = (goal.name, goal.wanted);

@@ -12,6 +12,7 @@ mod figure;
 mod fleet;
 mod gap;
 mod growth;
+mod kubernetes;
 mod measure;
 mod node;
 mod openflow;
@@ -57,6 +58,8 @@ const SUITES: &[Suite] = &[
     change::BESIDE_1500,
     change::GROWTH,
     fleet::LARGE_CLUSTER,
+    kubernetes::PODS,
+    kubernetes::MEMORY,
 ];
 
 /// Figures that one measurement yields together.

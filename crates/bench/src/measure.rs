@@ -74,7 +74,11 @@ pub(crate) fn in_turns<T: Display>(
 
 /// The median of what `of` takes from each cost.
 pub(crate) fn median(costs: &[Cost], of: impl Fn(&Cost) -> Duration) -> Duration {
-    let mut times: Vec<_> = costs.iter().map(of).collect();
+    middle(costs.iter().map(of).collect())
+}
+
+/// The median of times; of none, nothing.
+pub(crate) fn middle(mut times: Vec<Duration>) -> Duration {
     times.sort_unstable();
     let middle = times.len() / 2;
     match times.len() {

@@ -160,19 +160,28 @@ fn view(fabric: &Fabric) -> Result<String> {
 
 impl Programs {
     fn build() -> Result<Self> {
-        let host = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
         cargo(&["build", "--quiet", "--release", "-p", "osier"], "")?;
-        let plugin = ["build", "--quiet", "--profile", "cni", "-p", "osier-cni", "--target", &host];
-        cargo(&plugin, "-C target-feature=+crt-static")?;
+        build_plugin()?;
         // Ours is there, too: `<target>/release/osier-bench`.
         let own = std::env::current_exe()?;
         let release = own.parent().context("a program is in a directory")?;
         let target = release.parent().context("a profile's directory is in the target's")?;
         Ok(Self {
             agent: release.join("osier"),
-            plugin: target.join(host).join("cni").join("osier-cni"),
+            plugin: target.join(host()).join("cni").join("osier-cni"),
         })
     }
+}
+
+fn host() -> String {
+    format!("{}-unknown-linux-gnu", std::env::consts::ARCH)
+}
+
+/// Builds the plugin as it is released: static and small.
+pub(crate) fn build_plugin() -> Result<()> {
+    let host = host();
+    let plugin = ["build", "--quiet", "--profile", "cni", "-p", "osier-cni", "--target", &host];
+    cargo(&plugin, "-C target-feature=+crt-static")
 }
 
 /// The released `osier`, built if it is not up to date.
@@ -198,7 +207,7 @@ pub(crate) fn cpu_of(processes: &[u32]) -> Result<Duration> {
     each.sum()
 }
 
-fn cargo(arguments: &[&str], flags: &str) -> Result<()> {
+pub(crate) fn cargo(arguments: &[&str], flags: &str) -> Result<()> {
     let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(program);
     command.args(arguments).current_dir(env!("CARGO_MANIFEST_DIR"));

@@ -1,4 +1,7 @@
-//! Control groups of the nodes, by both versions: each kubelet has a root of its own below the host's.
+//! Control groups of the machines, by both versions: each kubelet has a root of its own below the host's.
+//!
+//! Beside the pods' group is one with the machine's own daemons, as systemd has it. Without that each of
+//! their threads would weigh as much as all pods of a node together.
 
 use crate::error::{ClusterError, file};
 use std::fs;
@@ -7,6 +10,9 @@ use std::path::{Path, PathBuf};
 const MOUNT: &str = "/sys/fs/cgroup";
 /// Says that a folder is of version 2.
 const VERSION_2: &str = "cgroup.controllers";
+
+/// The group of a machine's own daemons, below the machine's.
+const DAEMONS: &str = "system";
 
 /// Makes a group in each hierarchy.
 pub(crate) fn create(name: &str) -> Result<(), ClusterError> {
@@ -29,6 +35,18 @@ pub(crate) fn create(name: &str) -> Result<(), ClusterError> {
         }
     }
     Ok(())
+}
+
+/// Makes the group for a machine's own daemons, where processors are shared. The file that takes
+/// processes in; nothing if the host shares them by no group.
+pub(crate) fn for_daemons(name: &str) -> Option<PathBuf> {
+    let all = hierarchies(Path::new(MOUNT));
+    let shares = |path: &PathBuf| {
+        ["cpu.weight", "cpu.shares"].iter().any(|file| path.join(name).join(file).exists())
+    };
+    let group = all.into_iter().find(shares)?.join(name).join(DAEMONS);
+    fs::create_dir_all(&group).ok()?;
+    Some(group.join("cgroup.procs"))
 }
 
 /// Removes them with all below; nothing may run there any more.

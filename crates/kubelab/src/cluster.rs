@@ -1,5 +1,6 @@
 //! A whole cluster: brought up in parallel, used through one handle, gone when that is dropped.
 
+use crate::cgroups;
 use crate::control_plane;
 use crate::error::{ClusterError, MachineError, file};
 use crate::forward::Forward;
@@ -145,8 +146,14 @@ impl Cluster {
         self.segment.plug(&netns, machine.name(), settings.mtu)?;
         number(&netns, UPLINK, &settings.underlay(CONTROL_PLANE), settings)?;
         machine.boot(netns)?;
+        cgroups::create(&self.control_plane_group())?;
+        machine.set_group(cgroups::for_daemons(&self.control_plane_group()));
         control_plane::start_api(machine, settings, &self.pki)?;
         self.wait_for_api()
+    }
+
+    fn control_plane_group(&self) -> String {
+        format!("{}-cp", self.lab.id())
     }
 
     /// Waits until the API server is ready, after it was started again, for instance.
@@ -307,6 +314,17 @@ impl Cluster {
         node.start_kubelet(&self.settings, &self.pki)
     }
 
+    /// Takes a node out of the cluster, and lets its machine come back under the same name with another
+    /// address, and with its disk.
+    pub fn readdress(&self, node: &str) -> Result<(), ClusterError> {
+        self.power_off(node)?;
+        self.kubectl(&["delete", "node", node])?;
+        let moved = self.node(node)?;
+        moved.move_to(Settings::moved_place(moved.number()), &self.settings);
+        self.power_on(node)?;
+        self.wait_for_nodes()
+    }
+
     /// Cuts a machine off the underlay, or joins it again.
     pub fn set_link(&self, machine: &str, up: bool) -> Result<(), ClusterError> {
         Ok(self.segment.set_link(machine, up)?)
@@ -381,6 +399,7 @@ impl Drop for Cluster {
         for node in &self.nodes {
             node.remove_cgroup();
         }
+        cgroups::remove(&self.control_plane_group());
     }
 }
 

@@ -15,7 +15,7 @@ use std::process::Command;
 use thiserror::Error;
 
 /// The image of pods' sandboxes.
-pub(crate) const PAUSE: &str = "registry.k8s.io/pause:3.10.1";
+pub const PAUSE: &str = "registry.k8s.io/pause:3.10.1";
 /// The suite's image for nearly everything, with a shell, `curl`, `dig`, `nc`, `iperf`.
 pub const AGNHOST: &str = "registry.k8s.io/e2e-test-images/agnhost:2.56";
 /// BusyBox.

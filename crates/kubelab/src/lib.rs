@@ -59,7 +59,7 @@ mod switch;
 pub use cluster::Cluster;
 pub use e2e::{CONFORMANCE, CONFORMANCE_DUAL, Suite, SuiteError};
 pub use error::{ClusterError, MachineError};
-pub use images::{AGNHOST, BUSYBOX, ImagesError};
+pub use images::{AGNHOST, BUSYBOX, ImagesError, PAUSE};
 pub use install::{Kubernetes, VERSION};
 pub use layout::{Layout, Place};
 pub use machine::Machine;

@@ -30,6 +30,8 @@ pub struct Machine {
     /// Where programs are looked for first.
     programs: PathBuf,
     nameserver: String,
+    /// The control group of its own daemons: their processes are written there.
+    group: Mutex<Option<PathBuf>>,
     boots: AtomicU32,
     running: Mutex<Option<Running>>,
 }
@@ -71,9 +73,15 @@ impl Machine {
             reaper: programs.join("pause"),
             programs: programs.to_owned(),
             nameserver,
+            group: Mutex::new(None),
             boots: AtomicU32::new(0),
             running: Mutex::new(None),
         })
+    }
+
+    /// Puts daemons that are started from now on into a control group.
+    pub(crate) fn set_group(&self, group: Option<PathBuf>) {
+        *self.group.lock().unwrap_or_else(PoisonError::into_inner) = group;
     }
 
     /// Its name: `cp`, `node-1`, `node-2` and so on.
@@ -255,9 +263,14 @@ impl Machine {
 
     fn launch(&self, name: &str, command: &[String]) -> Result<Process, MachineError> {
         let log = self.log_file(name).display().to_string();
+        // Zero is who writes.
+        let script = "log=$1 group=$2; shift 2; [ -z \"$group\" ] || echo 0 >\"$group\"
+                      exec \"$@\" >>\"$log\" 2>&1";
+        let group = self.group.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let group = group.map(|group| group.display().to_string()).unwrap_or_default();
         let parent = self
             .command("sh")?
-            .args(["-c", "log=$1; shift; exec \"$@\" >>\"$log\" 2>&1", "daemon", &log])
+            .args(["-c", script, "daemon", &log, &group])
             .args(command)
             .spawn()?;
         wait_until(&format!("{name} to start"), PATIENCE, || {

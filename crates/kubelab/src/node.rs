@@ -12,7 +12,7 @@ use crate::switch;
 use osier_testbed::{Lab, wait_until};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// The uplink's name in the node.
@@ -24,7 +24,8 @@ const PATIENCE: Duration = Duration::from_mins(1);
 pub struct Node {
     machine: Arc<Machine>,
     number: u8,
-    addresses: Vec<IpAddr>,
+    /// Of its next boot.
+    addresses: Mutex<Vec<IpAddr>>,
     kubeconfig: PathBuf,
     cgroup: String,
 }
@@ -44,7 +45,7 @@ impl Node {
         Ok(Self {
             machine: Arc::new(machine),
             number,
-            addresses: settings.underlay(Settings::node_place(number)),
+            addresses: Mutex::new(settings.underlay(Settings::node_place(number))),
             kubeconfig,
             cgroup: format!("{}-{name}", lab.id()),
         })
@@ -55,14 +56,25 @@ impl Node {
         self.machine.name()
     }
 
+    /// Counted from 1.
+    pub(crate) fn number(&self) -> u8 {
+        self.number
+    }
+
     /// Its machine.
     pub fn machine(&self) -> &Machine {
         &self.machine
     }
 
     /// Its addresses in the underlay: IPv4, and IPv6 in a dual-stack cluster.
-    pub fn addresses(&self) -> &[IpAddr] {
-        &self.addresses
+    pub fn addresses(&self) -> Vec<IpAddr> {
+        self.addresses.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Gives it the addresses of another place in the underlay, from its next boot on.
+    pub(crate) fn move_to(&self, place: u8, settings: &Settings) {
+        let addresses = settings.underlay(place);
+        *self.addresses.lock().unwrap_or_else(PoisonError::into_inner) = addresses;
     }
 
     /// Boots it, up to a container runtime that answers.
@@ -71,13 +83,15 @@ impl Node {
         let netns = machine.new_netns()?;
         segment.plug(&netns, self.name(), settings.mtu)?;
         machine.boot(netns.clone())?;
+        cgroups::create(&self.cgroup)?;
+        machine.set_group(cgroups::for_daemons(&self.cgroup));
         let interface = if settings.switch {
             switch::start(machine)?;
             switch::BRIDGE
         } else {
             UPLINK
         };
-        number(&netns, interface, &self.addresses, settings)?;
+        number(&netns, interface, &self.addresses(), settings)?;
         for name in ["net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding"] {
             netns.sysctl(name, "1").map_err(MachineError::from)?;
         }
@@ -85,7 +99,6 @@ impl Node {
             // There from the first bridge on, where the kernel has it at all.
             let _ = netns.sysctl(&format!("net/bridge/bridge-nf-call-{name}"), "1");
         }
-        cgroups::create(&self.cgroup)?;
         machine.write("/etc/containerd/config.toml", containerd())?;
         machine.spawn("containerd", &["containerd"])?;
         wait_until(&format!("containerd on {}", self.name()), PATIENCE, || {
@@ -110,7 +123,7 @@ impl Node {
     pub(crate) fn start_kubelet(&self, settings: &Settings, pki: &Pki) -> Result<(), ClusterError> {
         let machine = &self.machine;
         machine.write("/var/lib/kubelet/config.yaml", self.kubelet(pki))?;
-        let addresses: Vec<String> = self.addresses.iter().map(IpAddr::to_string).collect();
+        let addresses: Vec<String> = self.addresses().iter().map(IpAddr::to_string).collect();
         let args = [
             "--config=/var/lib/kubelet/config.yaml".to_owned(),
             format!("--kubeconfig={}", self.kubeconfig.display()),
@@ -174,7 +187,7 @@ maxPods: 250
 hairpinMode: hairpin-veth
 serializeImagePulls: false
 ",
-            address = self.addresses[0],
+            address = self.addresses()[0],
             ca = pki.path("ca.crt").display(),
             cgroup = self.cgroup,
         )
@@ -188,7 +201,7 @@ serializeImagePulls: false
     /// The address of the node with the prefix of its family, for routes.
     pub(crate) fn gateway_for(&self, range: &str) -> Option<IpAddr> {
         let six = range.contains(':');
-        self.addresses.iter().copied().find(|address| address.is_ipv6() == six)
+        self.addresses().into_iter().find(|address| address.is_ipv6() == six)
     }
 }
 

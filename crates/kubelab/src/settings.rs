@@ -94,6 +94,12 @@ impl Settings {
         10 + number
     }
 
+    /// Where a node comes back that is given another address. Clusters of more than 30 nodes have no room
+    /// for that.
+    pub(crate) fn moved_place(number: u8) -> u8 {
+        220 + number.min(30)
+    }
+
     /// The API server as the cluster's machines reach it.
     pub(crate) fn api_url(&self) -> String {
         format!("https://{}:{API_PORT}", self.underlay(CONTROL_PLANE)[0])

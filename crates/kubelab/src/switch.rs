@@ -30,6 +30,9 @@ pub(crate) fn start(machine: &Machine) -> Result<(), ClusterError> {
     let create = "[ -e \"$1\" ] || ovsdb-tool create \"$1\" \"$2\"";
     machine.run(&["sh", "-c", create, "create", DATABASE, SCHEMA])?;
     let database = [
+        // As ovs-ctl does by default; and the switch, too.
+        "nice",
+        "--adjustment=-10",
         "ovsdb-server",
         DATABASE,
         "--remote=punix:/run/openvswitch/db.sock",
@@ -49,7 +52,16 @@ pub(crate) fn start(machine: &Machine) -> Result<(), ClusterError> {
     .map_err(MachineError::from)?;
     machine.spawn(
         "ovs-vswitchd",
-        &["ovs-vswitchd", SOCKET, "--disable-system", "--pidfile", "--no-chdir", "-vsyslog:off"],
+        &[
+            "nice",
+            "--adjustment=-10",
+            "ovs-vswitchd",
+            SOCKET,
+            "--disable-system",
+            "--pidfile",
+            "--no-chdir",
+            "-vsyslog:off",
+        ],
     )?;
     let bridge = ["--may-exist", "add-br", BRIDGE];
     let kind = ["--", "set", "bridge", BRIDGE, "datapath_type=netdev", "fail_mode=standalone"];

@@ -49,7 +49,14 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("osier-southbound", &["osier-openflow", "osier-ovsdb"]),
     (
         "osier-bench",
-        &["osier-fleet", "osier-openflow", "osier-ovsdb", "osier-southbound", "osier-testbed"],
+        &[
+            "osier-fleet",
+            "osier-kubelab",
+            "osier-openflow",
+            "osier-ovsdb",
+            "osier-southbound",
+            "osier-testbed",
+        ],
     ),
     ("xtask", &["osier-compiler", "osier-kubernetes", "osier-oci", "osier-ovsdb"]),
 ];

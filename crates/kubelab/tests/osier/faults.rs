@@ -71,3 +71,33 @@ pub(crate) fn reboot(world: &World) {
     }
     println!("pods of a node that rebooted talk after {:.1} s", begun.elapsed().as_secs_f64());
 }
+
+/// A node is taken out of the cluster and comes back with another address, and other addresses for pods.
+pub(crate) fn readdressed(world: &World) {
+    let cluster = &world.cluster;
+    let before = (world.node_address("node-2"), cluster.pod_cidrs("node-2").unwrap());
+    let begun = Instant::now();
+    cluster.readdress("node-2").unwrap();
+    // Nobody runs them any more, and nobody but the cluster's garbage collector would say so.
+    let leftover = ["delete", "pod", "--all", "-A", "--field-selector=spec.nodeName=node-2"];
+    cluster.kubectl(&[&leftover[..], &["--force", "--grace-period=0"]].concat()).unwrap();
+    cluster.route_pods().unwrap();
+    cluster.wait_until_ready().unwrap();
+    world.wait_for_osier();
+    let after = (world.node_address("node-2"), cluster.pod_cidrs("node-2").unwrap());
+    assert_ne!(before.0, after.0);
+    world.start_pod("b", "node-2");
+    world.wait_for_pod("b");
+    for address in world.addresses("b") {
+        world.talk("a", &address);
+    }
+    world.reach_from_the_node("node-1", "b");
+    println!(
+        "a node was {} with {:?}, is {} with {:?}; its pods talk after {:.1} s",
+        before.0,
+        before.1,
+        after.0,
+        after.1,
+        begun.elapsed().as_secs_f64()
+    );
+}

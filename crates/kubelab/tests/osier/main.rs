@@ -3,9 +3,12 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a panic is the report")]
 
+mod bandwidth;
 mod faults;
+mod ovs;
 mod people;
 mod stream;
+mod upgrade;
 mod world;
 
 use osier_kubelab::{Outcome, Suite};
@@ -31,9 +34,11 @@ fn osier_is_the_network_of_a_cluster() {
         assert_eq!(found.unwrap().trim(), "10.96.0.10");
     });
     world.step("people are told", people::are_told);
+    world.step("bandwidth is limited", bandwidth::is_limited);
     world.step("agents and the controller are killed", faults::kills);
     world.step("the API server is away", faults::outage);
     world.step("a node reboots", faults::reboot);
+    world.step("a node gets another address", faults::readdressed);
     world.step("the smoke set of the suite", |world| {
         let suite = Suite {
             focus: SMOKE.to_owned(),

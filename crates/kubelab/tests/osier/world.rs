@@ -1,7 +1,7 @@
 //! A cluster of two nodes with Osier, and a pod on each.
 
 use osier_kubelab::{AGNHOST, Cluster, Osier, Settings};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -9,21 +9,38 @@ pub(crate) const PATIENCE: Duration = Duration::from_mins(2);
 
 pub(crate) struct World {
     pub(crate) cluster: Cluster,
+    /// What was installed.
+    pub(crate) osier: Osier,
 }
 
 impl World {
     pub(crate) fn new() -> Self {
-        let programs = programs();
-        let cluster = Cluster::up(Settings { dual: true, ..Settings::default() }).unwrap();
-        let world = Self { cluster };
+        Self::with(&programs(), "test")
+    }
+
+    /// Of programs that were built elsewhere.
+    pub(crate) fn with(programs: &Path, tag: &str) -> Self {
+        let settings = Settings { dual: true, ..Settings::default() };
+        Self::of(settings, programs, tag, &["datapath=netdev"], "node-2")
+    }
+
+    /// Of another kind; with the node of pod `b`.
+    pub(crate) fn of(
+        settings: Settings,
+        programs: &Path,
+        tag: &str,
+        values: &[&str],
+        node: &str,
+    ) -> Self {
+        let cluster = Cluster::up(settings).unwrap();
+        let osier = Osier::of_programs(cluster.lab(), programs, tag, values).unwrap();
+        let world = Self { cluster, osier };
         world.step("Osier is installed", |world| {
-            let values = ["datapath=netdev"];
-            let osier = Osier::of_programs(world.cluster.lab(), &programs, "test", &values);
-            world.cluster.install_osier(&osier.unwrap()).unwrap();
+            world.cluster.install_osier(&world.osier).unwrap();
             world.cluster.install_dns().unwrap();
         });
         world.start_pod("a", "node-1");
-        world.start_pod("b", "node-2");
+        world.start_pod("b", node);
         for pod in ["a", "b"] {
             world.wait_for_pod(pod);
         }
@@ -47,10 +64,15 @@ impl World {
     }
 
     pub(crate) fn start_pod(&self, name: &str, node: &str) {
+        self.start_pod_with(name, node, "annotations: {}");
+    }
+
+    /// With more in its metadata.
+    pub(crate) fn start_pod_with(&self, name: &str, node: &str, metadata: &str) {
         let pod = format!(
             "apiVersion: v1
 kind: Pod
-metadata: {{name: {name}, labels: {{app: echo}}}}
+metadata: {{name: {name}, labels: {{app: echo}}, {metadata}}}
 spec:
   nodeName: {node}
   terminationGracePeriodSeconds: 1
@@ -72,6 +94,11 @@ spec:
         let addresses: Vec<String> = found.split_whitespace().map(str::to_owned).collect();
         assert_eq!(addresses.len(), 2, "{found}");
         addresses
+    }
+
+    pub(crate) fn node_address(&self, node: &str) -> String {
+        let query = "jsonpath={.status.addresses[?(@.type=='InternalIP')].address}";
+        self.cluster.kubectl(&["get", "node", node, "-o", query]).unwrap()
     }
 
     pub(crate) fn talk(&self, from: &str, to: &str) {
@@ -107,7 +134,7 @@ spec:
 }
 
 /// The folder with what the image is made of, built where this test is.
-fn programs() -> PathBuf {
+pub(crate) fn programs() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let profile = test.parent().unwrap().parent().unwrap().to_owned();
     let host = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);

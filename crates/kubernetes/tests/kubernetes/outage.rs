@@ -87,3 +87,54 @@ fn a_compacted_past_is_listed_anew_and_what_went_is_noticed() {
         controller.stop().await;
     });
 }
+
+/// Refuses a controller's requests for nodes with 429, by the API server's own fairness.
+const REFUSAL: &str = "
+apiVersion: flowcontrol.apiserver.k8s.io/v1
+kind: PriorityLevelConfiguration
+metadata: {name: refused}
+spec:
+  type: Limited
+  limited: {nominalConcurrencyShares: 0, lendablePercent: 0, borrowingLimitPercent: 0, limitResponse: {type: Reject}}
+---
+apiVersion: flowcontrol.apiserver.k8s.io/v1
+kind: FlowSchema
+metadata: {name: refused}
+spec:
+  priorityLevelConfiguration: {name: refused}
+  matchingPrecedence: 1
+  rules:
+  - subjects: [{kind: ServiceAccount, serviceAccount: {name: osier-controller, namespace: osier-system}}]
+    resourceRules: [{verbs: ['*'], apiGroups: [''], resources: [nodes, nodes/status], clusterScope: true}]
+";
+
+#[test]
+fn too_many_requests_are_heeded_and_repeated_later() {
+    let turn = turn();
+    let server = turn.server;
+    server.node("a", Some("192.0.2.1"), &["10.244.1.0/24"]);
+    server.apply(REFUSAL);
+    turn.run(async || {
+        let admin = ["get", "nodes", "--as=system:serviceaccount:osier-system:osier-controller"];
+        until("refusals", || match server.kubectl(&admin) {
+            Err(said) if said.contains("too many requests") => Ok(()),
+            other => Err(format!("{other:?}")),
+        });
+        let before = server.audited(USER).len();
+        let controller = Controller::start(server, 0).await;
+        until("a leader", || holder(server));
+        until("a refused request for nodes", || {
+            let requests = server.audited(USER).split_off(before);
+            let asked = requests.iter().any(|(_, resource)| resource == "nodes");
+            if asked { Ok(()) } else { Err(format!("{requests:?}")) }
+        });
+        // Long enough for a storm.
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        let requests = server.audited(USER).split_off(before);
+        let asked = requests.iter().filter(|(_, resource)| resource == "nodes").count();
+        assert!(asked <= 20, "{asked} requests for nodes: {requests:?}");
+        server.kubectl(&["delete", "flowschema,prioritylevelconfiguration", "refused"]).unwrap();
+        Agent::join(server, &[&controller], "a", "192.0.2.1").await.following(1).await;
+        controller.stop().await;
+    });
+}

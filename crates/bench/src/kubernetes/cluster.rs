@@ -1,0 +1,109 @@
+//! The two clusters: alike, but for what connects their pods.
+
+use super::{audit, calls};
+use crate::node::{build_plugin, cargo};
+use anyhow::{Context, Result};
+use osier_kubelab::{Cluster, Osier, PAUSE, Settings};
+use osier_testbed::Lab;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Programs as they are released, and the stopwatch.
+#[derive(Debug)]
+pub(super) struct Programs {
+    folder: PathBuf,
+}
+
+/// A cluster of two nodes whose plugins are timed.
+pub(super) struct Side {
+    pub(super) cluster: Cluster,
+    /// Holds what the API server reads at its start.
+    _lab: Lab,
+}
+
+// === impl Programs ===
+
+impl Programs {
+    /// Builds them if they are not up to date.
+    pub(super) fn build() -> Result<Self> {
+        cargo(&["build", "--quiet", "--release", "-p", "osier", "-p", "xtask"], "")?;
+        let stopwatch = ["-p", "osier-bench", "--bin", "cni-stopwatch"];
+        cargo(&[&["build", "--quiet", "--release"], &stopwatch[..]].concat(), "")?;
+        build_plugin()?;
+        let own = std::env::current_exe()?;
+        let folder = own.parent().context("a program is in a directory")?.to_owned();
+        Ok(Self { folder })
+    }
+
+    /// The command line.
+    pub(super) fn osier(&self) -> PathBuf {
+        self.folder.join("osier")
+    }
+
+    fn stopwatch(&self) -> PathBuf {
+        self.folder.join("cni-stopwatch")
+    }
+}
+
+// === impl Side ===
+
+impl Side {
+    /// With Osier, as a user installs it.
+    pub(super) fn ours(programs: &Programs) -> Result<Self> {
+        let side = Self::up(true)?;
+        let values = ["datapath=netdev"];
+        let osier = Osier::of_programs(side.cluster.lab(), &programs.folder, "bench", &values)?;
+        side.cluster.install_osier(&osier)?;
+        side.time(programs, &["osier"])?;
+        Ok(side)
+    }
+
+    /// With `bridge`, `host-local` and `portmap`. Its nodes run no switch, which would only cost them.
+    pub(super) fn rival(programs: &Programs) -> Result<Self> {
+        let side = Self::up(false)?;
+        side.cluster.install_reference_network()?;
+        side.time(programs, &["bridge", "portmap"])?;
+        Ok(side)
+    }
+
+    fn up(switch: bool) -> Result<Self> {
+        let lab = Lab::new()?;
+        let mut settings = Settings { switch, verbose: false, ..Settings::default() };
+        audit::enable(&mut settings, &lab)?;
+        Ok(Self { cluster: Cluster::up(settings)?, _lab: lab })
+    }
+
+    fn time(&self, programs: &Programs, plugins: &[&str]) -> Result<()> {
+        let nodes = self.cluster.nodes().iter();
+        nodes.map(|node| calls::time(node.machine(), &programs.stopwatch(), plugins)).collect()
+    }
+
+    /// Forgets the calls so far.
+    pub(super) fn forget(&self) -> Result<()> {
+        self.cluster.nodes().iter().map(|node| calls::forget(node.machine())).collect()
+    }
+
+    /// How long each ADD took since then, on all nodes.
+    pub(super) fn adds(&self) -> Result<Vec<Duration>> {
+        let mut adds = Vec::new();
+        for node in self.cluster.nodes() {
+            adds.extend(calls::adds(node.machine())?);
+        }
+        Ok(adds)
+    }
+}
+
+/// The smallest pod that there is.
+pub(super) fn pod(node: &str, group: &str, number: usize) -> String {
+    format!(
+        "apiVersion: v1
+kind: Pod
+metadata: {{name: {group}-{number}, labels: {{group: {group}}}}}
+spec:
+  nodeName: {node}
+  terminationGracePeriodSeconds: 1
+  automountServiceAccountToken: false
+  containers: [{{name: pause, image: \"{PAUSE}\"}}]
+"
+    )
+}
