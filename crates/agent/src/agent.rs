@@ -248,22 +248,30 @@ async fn first_view(
         tokio::select! {
             Some(update) = updates.recv() => {
                 count += 1;
-                match said.take(update) {
-                    Ok(_) => {
-                        if let Some(node) = said.own_node().cloned() {
-                            return Some((said, node, count));
-                        }
-                        warn!(node = %config.node, "the view has no such node: waiting for it");
-                    }
-                    Err(error) => warn!(error = %Chain(&error), "the view was refused"),
+                if let Err(error) = said.take(update) {
+                    warn!(error = %Chain(&error), "the view was refused");
+                    continue;
                 }
             }
-            () = tokio::time::sleep(PATIENCE) => {
-                warn!(node = %config.node, "waiting for a view that has this node");
-            }
+            () = tokio::time::sleep(PATIENCE) => {}
             _ = stop.wait_for(|stop| *stop) => return None,
         }
+        match said.own_node().cloned() {
+            None => warn!(node = %config.node, "waiting for a view that has this node"),
+            Some(node) if is_elsewhere(config, &said, &node) => {
+                let tunnel = node.tunnel;
+                warn!(%tunnel, "no interface has the tunnel's address: waiting for it, or for another");
+            }
+            Some(node) => return Some((said, node, count)),
+        }
     }
+}
+
+/// Whether a view from a controller is of the time before this node got another address: what is on
+/// disk may be, and what comes next is not. A view in a file is for its author to correct.
+fn is_elsewhere(config: &Config, said: &Said, node: &Node) -> bool {
+    let mtu = pod_mtu(config.mtu, said.view().fabric().tunnel, node.tunnel);
+    config.controller.is_some() && matches!(mtu, Err(MtuError::NoUplink(_)))
 }
 
 /// What earlier agents left in the database.

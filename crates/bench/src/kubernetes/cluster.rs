@@ -1,12 +1,14 @@
 //! The two clusters: alike, but for what connects their pods.
 
-use super::{audit, calls};
+use super::{audit, calls, process};
 use crate::node::{build_plugin, cargo};
 use anyhow::{Context, Result};
 use osier_kubelab::{Cluster, Osier, PAUSE, Settings};
-use osier_testbed::Lab;
+use osier_testbed::{Lab, wait_until};
 use std::path::PathBuf;
 use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Programs as they are released, and the stopwatch.
 #[derive(Debug)]
@@ -50,7 +52,7 @@ impl Programs {
 impl Side {
     /// With Osier, as a user installs it.
     pub(super) fn ours(programs: &Programs) -> Result<Self> {
-        let side = Self::up(true)?;
+        let side = Self::up()?;
         let values = ["datapath=netdev"];
         let osier = Osier::of_programs(side.cluster.lab(), &programs.folder, "bench", &values)?;
         side.cluster.install_osier(&osier)?;
@@ -58,17 +60,18 @@ impl Side {
         Ok(side)
     }
 
-    /// With `bridge`, `host-local` and `portmap`. Its nodes run no switch, which would only cost them.
+    /// With `bridge`, `host-local` and `portmap`, on the same nodes: their uplink is a port of the switch,
+    /// too, since what the userspace datapath costs each packet to the API server is not to be compared.
     pub(super) fn rival(programs: &Programs) -> Result<Self> {
-        let side = Self::up(false)?;
+        let side = Self::up()?;
         side.cluster.install_reference_network()?;
         side.time(programs, &["bridge", "portmap"])?;
         Ok(side)
     }
 
-    fn up(switch: bool) -> Result<Self> {
+    fn up() -> Result<Self> {
         let lab = Lab::new()?;
-        let mut settings = Settings { switch, verbose: false, ..Settings::default() };
+        let mut settings = Settings { verbose: false, ..Settings::default() };
         audit::enable(&mut settings, &lab)?;
         Ok(Self { cluster: Cluster::up(settings)?, _lab: lab })
     }
@@ -76,6 +79,27 @@ impl Side {
     fn time(&self, programs: &Programs, plugins: &[&str]) -> Result<()> {
         let nodes = self.cluster.nodes().iter();
         nodes.map(|node| calls::time(node.machine(), &programs.stopwatch(), plugins)).collect()
+    }
+
+    /// CPU time so far of a program on all nodes.
+    pub(super) fn cpu(&self, program: &str, verb: Option<&str>) -> Result<Duration> {
+        let mut sum = Duration::ZERO;
+        for node in self.cluster.nodes() {
+            for process in process::find(node.machine(), program, verb)? {
+                sum += process.cpu()?;
+            }
+        }
+        Ok(sum)
+    }
+
+    /// Waits until so many ADDs were noted.
+    pub(super) fn wait_for_adds(&self, count: usize) -> Result<()> {
+        wait_until("a CNI call", PATIENCE, || match self.adds() {
+            Ok(adds) if adds.len() >= count => Ok(()),
+            Ok(adds) => Err(format!("{} of {count}", adds.len())),
+            Err(error) => Err(error.to_string()),
+        })?;
+        Ok(())
     }
 
     /// Forgets the calls so far.

@@ -4,14 +4,12 @@
 //! one of these has as many real pods as each of the others has made-up ones.
 
 use super::cluster::{Programs, Side, pod};
-use super::crowd;
+use super::{crowd, process};
 use crate::Suite;
 use crate::figure::{Amount, Figure, Goal, Wanted};
 use anyhow::{Result, ensure};
-use osier_kubelab::{Cluster, Machine};
+use osier_kubelab::Cluster;
 use osier_testbed::wait_until;
-use std::fs;
-use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
@@ -86,28 +84,16 @@ fn knows(programs: &Programs, cluster: &Cluster) -> Result<()> {
 
 /// Memory of node-1's agent and of the controller.
 fn tell(cluster: &Cluster, when: &str) -> Result<(u64, u64)> {
-    let agent = resident(cluster.node("node-1")?.machine(), "agent")?;
-    let nodes = cluster.nodes().iter();
-    let controllers = nodes.map(|node| resident(node.machine(), "controller"));
-    let controllers = controllers.collect::<Result<Vec<_>>>()?;
-    let (agent, controller) = (agent.unwrap_or(0), controllers.into_iter().flatten().sum());
+    let (mut agent, mut controller) = (0, 0);
+    for process in process::find(cluster.node("node-1")?.machine(), "osier", Some("agent"))? {
+        agent += process.resident()?;
+    }
+    for node in cluster.nodes() {
+        for process in process::find(node.machine(), "osier", Some("controller"))? {
+            controller += process.resident()?;
+        }
+    }
     ensure!(agent > 0 && controller > 0, "Osier does not run");
     eprintln!("  {when}: agent {} kB, controller {} kB", agent / 1000, controller / 1000);
     Ok((agent, controller))
-}
-
-/// Resident memory of `osier <verb>` on a machine, in bytes.
-fn resident(machine: &Machine, verb: &str) -> Result<Option<u64>> {
-    let processes = PathBuf::from(format!("/proc/{}/root/proc", machine.init()?));
-    for entry in fs::read_dir(processes)?.flatten() {
-        // Processes come and go.
-        let read = |name: &str| fs::read_to_string(entry.path().join(name)).unwrap_or_default();
-        if read("comm").trim() == "osier" && read("cmdline").split('\0').nth(1) == Some(verb) {
-            let status = read("status");
-            let kib = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-            let kib = kib.and_then(|rest| rest.trim().trim_end_matches(" kB").parse::<u64>().ok());
-            return Ok(kib.map(|kib| kib * 1024));
-        }
-    }
-    Ok(None)
 }

@@ -8,6 +8,7 @@ mod cluster;
 mod crowd;
 mod memory;
 mod pods;
+mod process;
 
 pub(crate) use memory::MEMORY;
 pub(crate) use pods::PODS;

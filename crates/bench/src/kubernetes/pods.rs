@@ -15,7 +15,9 @@ use std::time::{Duration, Instant};
 /// Pods that are made at once, half of them on each node.
 const MANY: usize = 60;
 /// Pods that are made one after the other.
-const FEW: usize = 12;
+const FEW: usize = 16;
+/// Longer than any call.
+const CALL: Duration = Duration::from_millis(100);
 /// Behind the start of clusters.
 const REST: Duration = Duration::from_secs(5);
 
@@ -88,11 +90,11 @@ fn one_by_one(ours: &Which, rival: &Which) -> Result<(Vec<Duration>, Vec<Duratio
     for n in 0..FEW {
         let order = if n % 2 == 0 { [ours, rival] } else { [rival, ours] };
         for side in order {
-            side.cluster
-                .kubectl_command()
-                .args(["create", "-f", "-"])
-                .input(manifest("single", n))
-                .run()?;
+            let create = side.cluster.kubectl_command().args(["create", "-f", "-"]);
+            create.input(manifest("single", n)).run()?;
+            // Nobody asks meanwhile: kubectl costs more than the call.
+            side.wait_for_adds(n + 1)?;
+            thread::sleep(CALL);
             until_ready(side, "single")?;
         }
     }
@@ -115,6 +117,12 @@ fn at_once(side: &Which, is_ours: bool) -> Result<Burst> {
         text
     });
     let create = side.cluster.kubectl_command().args(["create", "-f", "-"]).input(pods);
+    let spent = || -> Result<[Duration; 4]> {
+        let cpu = |program, verb| side.cpu(program, verb);
+        let osier = [cpu("osier", Some("agent"))?, cpu("osier", Some("controller"))?];
+        Ok([osier[0], osier[1], cpu("ovs-vswitchd", None)?, cpu("ovsdb-server", None)?])
+    };
+    let spent_before = spent()?;
     let before = is_ours.then(|| audit::requests(&side.cluster)).transpose()?;
     let begun = Instant::now();
     create.run()?;
@@ -124,6 +132,13 @@ fn at_once(side: &Which, is_ours: bool) -> Result<Burst> {
         Some(before) => Some(audit::between(&before, &audit::requests(&side.cluster)?)),
         None => None,
     };
+    let spent_after = spent()?;
+    let spent: Vec<Duration> = spent_after
+        .iter()
+        .zip(spent_before)
+        .map(|(after, before)| after.saturating_sub(before))
+        .collect();
+    eprintln!("  CPU of agents, controller, ovs-vswitchd, ovsdb-server: {spent:.2?}");
     let adds = side.adds()?;
     ensure!(adds.len() == MANY, "{} ADDs of {MANY} pods", adds.len());
     clear(side, "burst")?;

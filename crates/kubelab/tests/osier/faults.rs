@@ -48,7 +48,13 @@ pub(crate) fn outage(world: &World) {
     let begun = Instant::now();
     world.start_pod("after-outage", "node-1");
     world.wait_for_pod("after-outage");
-    println!("a pod after the outage: ready after {:.1} s", begun.elapsed().as_secs_f64());
+    let ready = begun.elapsed().as_secs_f64();
+    // Kubelet asks for its pods again after a wait that has grown with the outage, up to a minute.
+    let times = "jsonpath={.metadata.creationTimestamp} {.status.startTime}";
+    let times = world.cluster.kubectl(&["get", "pod", "after-outage", "-o", times]).unwrap();
+    println!(
+        "a pod after the outage: ready after {ready:.1} s; made, and begun by kubelet: {times}"
+    );
     world.talk("b", &world.addresses("after-outage")[0]);
     stream.nothing_lost("API server away for a minute");
 }
@@ -79,7 +85,7 @@ pub(crate) fn readdressed(world: &World) {
     let begun = Instant::now();
     cluster.readdress("node-2").unwrap();
     // Nobody runs them any more, and nobody but the cluster's garbage collector would say so.
-    let leftover = ["delete", "pod", "--all", "-A", "--field-selector=spec.nodeName=node-2"];
+    let leftover = ["delete", "pod", "-A", "--field-selector=spec.nodeName=node-2"];
     cluster.kubectl(&[&leftover[..], &["--force", "--grace-period=0"]].concat()).unwrap();
     cluster.route_pods().unwrap();
     cluster.wait_until_ready().unwrap();
