@@ -77,8 +77,8 @@ impl Side {
     }
 
     fn time(&self, programs: &Programs, plugins: &[&str]) -> Result<()> {
-        let nodes = self.cluster.nodes().iter();
-        nodes.map(|node| calls::time(node.machine(), &programs.stopwatch(), plugins)).collect()
+        let mut nodes = self.cluster.nodes().iter();
+        nodes.try_for_each(|node| calls::time(node.machine(), &programs.stopwatch(), plugins))
     }
 
     /// CPU time so far of a program on all nodes.
@@ -104,7 +104,7 @@ impl Side {
 
     /// Forgets the calls so far.
     pub(super) fn forget(&self) -> Result<()> {
-        self.cluster.nodes().iter().map(|node| calls::forget(node.machine())).collect()
+        self.cluster.nodes().iter().try_for_each(|node| calls::forget(node.machine()))
     }
 
     /// How long each ADD took since then, on all nodes.
@@ -115,6 +115,12 @@ impl Side {
         }
         Ok(adds)
     }
+}
+
+/// So many of them, on nodes that are told by their number.
+pub(super) fn pods(group: &str, count: usize, node: impl Fn(usize) -> String) -> String {
+    let each: Vec<String> = (0..count).map(|n| pod(&node(n), group, n)).collect();
+    each.join("---\n")
 }
 
 /// The smallest pod that there is.

@@ -3,7 +3,7 @@
 //! A hundred nodes and their pods are objects without a kubelet. Two nodes are real, with agents, and
 //! one of these has as many real pods as each of the others has made-up ones.
 
-use super::cluster::{Programs, Side, pod};
+use super::cluster::{Programs, Side, pods};
 use super::{crowd, process};
 use crate::Suite;
 use crate::figure::{Amount, Figure, Goal, Wanted};
@@ -46,7 +46,7 @@ fn run(_rounds: usize) -> Result<Vec<Figure>> {
     tell(cluster, "at the start")?;
     // It would find that nobody hears of these nodes, and take their pods away.
     cluster.control_plane().stop("kube-controller-manager")?;
-    let real: String = (0..PODS).map(|n| format!("---\n{}", pod("node-1", "real", n))).collect();
+    let real = pods("real", PODS, |_| "node-1".to_owned());
     cluster.kubectl_command().args(["create", "-f", "-"]).input(real).run()?;
     crowd::make(cluster, NODES, PODS)?;
     let ready = ["wait", "pod", "-l", "group=real", "--for=condition=Ready", "--timeout=170s"];

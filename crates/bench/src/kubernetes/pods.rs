@@ -2,13 +2,13 @@
 //! server has to do for it.
 
 use super::audit;
-use super::cluster::{Programs, Side as Which, pod};
+use super::cluster::{Programs, Side as Which, pod, pods};
 use crate::Suite;
 use crate::figure::{Amount, Figure, Goal, Wanted};
 use crate::measure::{Side, in_turns, middle};
 use anyhow::{Result, ensure};
 use std::collections::BTreeMap;
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -91,7 +91,7 @@ fn one_by_one(ours: &Which, rival: &Which) -> Result<(Vec<Duration>, Vec<Duratio
         let order = if n % 2 == 0 { [ours, rival] } else { [rival, ours] };
         for side in order {
             let create = side.cluster.kubectl_command().args(["create", "-f", "-"]);
-            create.input(manifest("single", n)).run()?;
+            create.input(pod(&in_turns_on(n), "single", n)).run()?;
             // Nobody asks meanwhile: kubectl costs more than the call.
             side.wait_for_adds(n + 1)?;
             thread::sleep(CALL);
@@ -111,11 +111,7 @@ fn one_by_one(ours: &Which, rival: &Which) -> Result<(Vec<Duration>, Vec<Duratio
 
 fn at_once(side: &Which, is_ours: bool) -> Result<Burst> {
     side.forget()?;
-    let pods = (0..MANY).fold(String::new(), |mut text, n| {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "---\n{}", manifest("burst", n));
-        text
-    });
+    let pods = pods("burst", MANY, in_turns_on);
     let create = side.cluster.kubectl_command().args(["create", "-f", "-"]).input(pods);
     let spent = || -> Result<[Duration; 4]> {
         let cpu = |program, verb| side.cpu(program, verb);
@@ -145,9 +141,8 @@ fn at_once(side: &Which, is_ours: bool) -> Result<Burst> {
     Ok(Burst { ready, adds, requests })
 }
 
-/// On the nodes in turns.
-fn manifest(group: &str, number: usize) -> String {
-    pod(&format!("node-{}", number % 2 + 1), group, number)
+fn in_turns_on(number: usize) -> String {
+    format!("node-{}", number % 2 + 1)
 }
 
 fn until_ready(side: &Which, group: &str) -> Result<()> {
