@@ -38,7 +38,6 @@ fn osier_is_the_network_of_a_cluster() {
     world.step("agents and the controller are killed", faults::kills);
     world.step("the API server is away", faults::outage);
     world.step("a node reboots", faults::reboot);
-    world.step("a node gets another address", faults::readdressed);
     world.step("the smoke set of the suite", |world| {
         let suite = Suite {
             focus: SMOKE.to_owned(),
@@ -53,4 +52,12 @@ fn osier_is_the_network_of_a_cluster() {
         assert!(failed == 0 && passed >= 12, "{}", report.to_table());
         println!("{passed} specs passed");
     });
+}
+
+#[test]
+#[ignore = "minutes: run by `make soak`"]
+fn soak_of_a_node_that_comes_back_elsewhere() {
+    let world = World::new();
+    world.step("a pause is remembered", people::pause);
+    world.step("a node gets another address", faults::readdressed);
 }
