@@ -74,6 +74,18 @@ pub(crate) struct Stitching {
     hops: Vec<Hop>,
 }
 
+// === impl Journey ===
+
+impl Journey {
+    /// To whom the packet was translated, as the first switch that did says.
+    pub(crate) fn translated(&self) -> Option<&str> {
+        let notes = self.hops.iter().flat_map(|hop| &hop.tables).map(|table| table.note.as_str());
+        notes
+            .filter_map(|note| note.split_once("nat(dst="))
+            .find_map(|(_, rest)| rest.split_once(')').map(|(endpoint, _)| endpoint))
+    }
+}
+
 // === impl Stitching ===
 
 impl Stitching {
@@ -264,6 +276,17 @@ mod tests {
             ["through the tunnel to node n2, 192.0.2.2, network 7", "to port shop:db"]
         );
         assert_eq!(journey.hops[0].tables[0].note, "one; two");
+    }
+
+    #[test]
+    fn the_endpoint_is_what_was_translated_to() {
+        let mut service = traced(Outcome::Gateway);
+        service.steps[0].notes = vec!["ct(commit,nat(dst=10.1.0.7:8080),table=21)".to_owned()];
+        let mut stitching = Stitching::new(None);
+        let (verdict, reason) = stitching.heard(&node("n1"), service, nobody).unwrap_err();
+        let journey = stitching.ended(verdict, reason);
+        assert_eq!(journey.translated(), Some("10.1.0.7:8080"));
+        assert_eq!(Stitching::new(None).unheard(String::new()).translated(), None);
     }
 
     #[test]

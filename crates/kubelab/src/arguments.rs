@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use osier_kubelab::{Cluster, Osier, Proxy, SERVICES, Settings, Suite};
+use osier_kubelab::{BEYOND, Cluster, NOT_BEYOND, Osier, Proxy, SERVICES, Settings, Suite};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -100,6 +100,9 @@ pub(crate) struct RunArguments {
     /// Specs whose name does not; SCTP takes a kernel that has it
     #[arg(long, default_value = r"\[Feature:SCTPConnectivity\]")]
     pub(crate) skip: String,
+    /// Specs of Services beyond those that every cluster must pass, instead
+    #[arg(long, conflicts_with_all = ["focus", "skip"])]
+    pub(crate) beyond: bool,
     /// How many run at once
     #[arg(long, default_value_t = 4)]
     pub(crate) procs: u8,
@@ -182,9 +185,13 @@ impl ClusterArguments {
 
 impl RunArguments {
     pub(crate) fn suite(&self, default_focus: &str) -> Suite {
+        let (focus, skip) = match self.beyond {
+            true => (BEYOND, NOT_BEYOND),
+            false => (self.focus.as_deref().unwrap_or(default_focus), self.skip.as_str()),
+        };
         Suite {
-            focus: self.focus.clone().unwrap_or_else(|| default_focus.to_owned()),
-            skip: self.skip.clone(),
+            focus: focus.to_owned(),
+            skip: skip.to_owned(),
             processes: self.procs,
             timeout: Duration::from_mins(self.minutes),
             arguments: Vec::new(),

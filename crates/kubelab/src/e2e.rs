@@ -17,6 +17,15 @@ pub const CONFORMANCE: &str = r"\[sig-network\].*\[Conformance\]";
 /// The same, and those that only a dual-stack cluster can pass.
 pub const CONFORMANCE_DUAL: &str = r"\[sig-network\].*(\[Conformance\]|\[Feature:IPv6DualStack\])";
 
+/// The specs of Services that only some clusters pass: the reference network with kube-proxy says
+/// which.
+pub const BEYOND: &str = r"\[sig-network\] (Services|Networking|EndpointSlice|Conntrack|HostPort|Proxy|Traffic Distribution)";
+
+/// What of those is not run: what every cluster must pass, what takes daemons away, SCTP, and what needs
+/// the internet.
+pub const NOT_BEYOND: &str =
+    r"\[Conformance\]|\[Disruptive\]|\[Serial\]|\[Slow\]|SCTP|IPerf2|Internet connection";
+
 const JSON: &str = "report.json";
 const LOG: &str = "e2e.log";
 

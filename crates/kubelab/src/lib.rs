@@ -57,7 +57,7 @@ mod stale;
 mod switch;
 
 pub use cluster::Cluster;
-pub use e2e::{CONFORMANCE, CONFORMANCE_DUAL, Suite, SuiteError};
+pub use e2e::{BEYOND, CONFORMANCE, CONFORMANCE_DUAL, NOT_BEYOND, Suite, SuiteError};
 pub use error::{ClusterError, MachineError};
 pub use images::{AGNHOST, BUSYBOX, ImagesError, PAUSE};
 pub use install::{Kubernetes, VERSION};

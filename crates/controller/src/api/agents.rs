@@ -103,7 +103,7 @@ pub(super) async fn trace(api: &Api, request: Request) -> Result<Response, ApiEr
     let target = target.map(|port| (port.node, port.key));
     let mut journey = follow(api, start, Stitching::new(target)).await;
     if let Some(service) = service {
-        journey.reason = format!("{}; {}", service.why(goal), journey.reason);
+        journey.reason = format!("{}; {}", service.why(goal, &journey), journey.reason);
     }
     Ok(Json(journey).into_response())
 }

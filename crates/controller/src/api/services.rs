@@ -2,6 +2,7 @@
 
 use super::Api;
 use super::error::ApiError;
+use crate::trace::Journey;
 use osier_fleet::ask::Protocol;
 use osier_model::{Key, Object, Service, ServiceName, ServicePort, Transport};
 use std::net::IpAddr;
@@ -73,10 +74,14 @@ fn carried(transport: Transport) -> Option<Protocol> {
 // === impl Goal ===
 
 impl Goal {
-    /// What the Service is, in words.
-    pub(super) fn why(&self, address: IpAddr) -> String {
+    /// What the Service is, and which of its endpoints was chosen, in words.
+    pub(super) fn why(&self, address: IpAddr, journey: &Journey) -> String {
         let Self { name, port, endpoints: (ready, all), .. } = self;
         let address = std::net::SocketAddr::new(address, *port);
-        format!("service {name} is {address}, with {ready} of {all} endpoints ready")
+        let chosen = match journey.translated() {
+            Some(endpoint) => format!(", of which {endpoint} was chosen for this packet"),
+            None => String::new(),
+        };
+        format!("service {name} is {address}, with {ready} of {all} endpoints ready{chosen}")
     }
 }

@@ -105,6 +105,10 @@ impl Arguments {
 
     fn question(&self) -> String {
         let (protocol, port) = self.packet();
+        if let Some((name, own)) = service(&self.to) {
+            let port = port.or(own).map(|port| format!(", port {port}")).unwrap_or_default();
+            return format!("{} → service {name}{port}", port_name(&self.from));
+        }
         let port = port.map(|port| format!(" {port}")).unwrap_or_default();
         format!("{} → {}, {protocol}{port}", port_name(&self.from), port_name(&self.to))
     }
