@@ -1,0 +1,48 @@
+//! A real cluster without kube-proxy: Osier makes Services real, and the suite's smoke set of them
+//! passes.
+
+#![allow(clippy::unwrap_used, reason = "a panic is the report")]
+
+#[path = "../osier/world.rs"]
+#[allow(dead_code, reason = "of the other test it is the way to the programs")]
+mod world;
+
+use osier_kubelab::{Cluster, Osier, Outcome, Proxy, SERVICES, Settings, Suite};
+use std::time::Duration;
+
+/// Inside and by nodes' ports, both transports, affinity, and names, which are a Service themselves.
+const SMOKE: &str = r"\[sig-network\] (Services should (serve .*|be able to create a functioning NodePort.*|have session affinity work .*)|DNS should provide DNS for services) .*\[Conformance\]";
+
+#[test]
+fn services_are_real_without_kube_proxy() {
+    let programs = world::programs();
+    let settings = Settings { dual: true, proxy: Proxy::None, ..Settings::default() };
+    let cluster = Cluster::up(settings).unwrap();
+    let values = [&["datapath=netdev"][..], &SERVICES].concat();
+    let osier = Osier::of_programs(cluster.lab(), &programs, "test", &values).unwrap();
+    let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        cluster.install_osier(&osier).unwrap();
+        // It asks the API server by the address of a Service.
+        cluster.install_dns().unwrap();
+        smoke(&cluster);
+    }));
+    if let Err(panic) = done {
+        println!("logs: {:?}", cluster.keep_logs());
+        std::panic::resume_unwind(panic);
+    }
+}
+
+fn smoke(cluster: &Cluster) {
+    let suite = Suite {
+        focus: SMOKE.to_owned(),
+        skip: String::new(),
+        processes: 4,
+        timeout: Duration::from_mins(10),
+        arguments: Vec::new(),
+    };
+    let dir = cluster.lab().dir().join("e2e");
+    let report = suite.run(&cluster.layout().unwrap(), &dir).unwrap();
+    let (passed, failed) = (report.count(Outcome::Passed), report.count(Outcome::Failed));
+    assert!(failed == 0 && passed >= 6, "{}", report.to_table());
+    println!("{passed} specs passed");
+}
