@@ -244,8 +244,32 @@ impl Allocator {
         network: &NetworkName,
         is_taken: impl Fn(IpAddr) -> bool,
     ) -> Result<Vec<IpAddr>, Exhausted> {
-        let mut addresses = Vec::new();
         let sources = self.sources(network);
+        let given = self.of_each_family(&sources, is_taken);
+        given.map_err(|source| Exhausted::Addresses { network: network.clone(), source })
+    }
+
+    /// An address of each family that Services have. `is_taken` knows what users chose.
+    pub(crate) fn service_addresses(
+        &mut self,
+        is_taken: impl Fn(IpAddr) -> bool,
+    ) -> Result<Vec<IpAddr>, Exhausted> {
+        let prefixes = self.service_prefixes();
+        let sources: Vec<_> = prefixes.map(|prefix| (Source::Services(prefix), prefix)).collect();
+        self.of_each_family(&sources, is_taken).map_err(|source| Exhausted::Services { source })
+    }
+
+    fn service_prefixes(&self) -> impl Iterator<Item = IpNet> {
+        self.services.iter().map(AddressPool::prefix)
+    }
+
+    /// An address of each family that the sources have: of the first that has one left.
+    fn of_each_family(
+        &mut self,
+        sources: &[(Source, IpNet)],
+        is_taken: impl Fn(IpAddr) -> bool,
+    ) -> Result<Vec<IpAddr>, AllocateError> {
+        let mut addresses = Vec::new();
         for is_v4 in [true, false] {
             let mut last = None;
             for source in sources.iter().filter(|(_, prefix)| prefix.addr().is_ipv4() == is_v4) {
@@ -255,45 +279,14 @@ impl Allocator {
                         addresses.push(address);
                         break;
                     }
-                    Err(source) => last = Some(source),
+                    Err(exhausted) => last = Some(exhausted),
                 }
             }
-            if let Some(source) = last {
-                return Err(Exhausted::Addresses { network: network.clone(), source });
+            if let Some(exhausted) = last {
+                return Err(exhausted);
             }
         }
         Ok(addresses)
-    }
-
-    /// An address of each family that Services have. `is_taken` knows what users chose.
-    pub(crate) fn service_addresses(
-        &mut self,
-        is_taken: impl Fn(IpAddr) -> bool,
-    ) -> Result<Vec<IpAddr>, Exhausted> {
-        let mut addresses = Vec::new();
-        for is_v4 in [true, false] {
-            let mut last = None;
-            for prefix in
-                self.service_prefixes().into_iter().filter(|p| p.addr().is_ipv4() == is_v4)
-            {
-                match self.address_of(&Source::Services(prefix), &is_taken) {
-                    Ok(address) => {
-                        last = None;
-                        addresses.push(address);
-                        break;
-                    }
-                    Err(source) => last = Some(source),
-                }
-            }
-            if let Some(source) = last {
-                return Err(Exhausted::Services { source });
-            }
-        }
-        Ok(addresses)
-    }
-
-    fn service_prefixes(&self) -> Vec<IpNet> {
-        self.services.iter().map(AddressPool::prefix).collect()
     }
 
     fn address_of(
@@ -353,8 +346,7 @@ impl Allocator {
     }
 
     fn of_services(&self, addresses: &[IpAddr]) -> Vec<Thing> {
-        let prefixes = self.service_prefixes();
-        let prefix = |address: &IpAddr| prefixes.iter().find(|p| p.contains(address)).copied();
+        let prefix = |address: &IpAddr| self.service_prefixes().find(|p| p.contains(address));
         let thing =
             |address: &IpAddr| Some(Thing::Address(Source::Services(prefix(address)?), *address));
         addresses.iter().filter_map(thing).collect()
