@@ -1,11 +1,14 @@
 //! A cluster of nodes, each with its switch and its agent as a process of its own.
 
 use crate::lab::{PATIENCE, Pod, configure, executables};
-use osier_testbed::{Command, Fabric, Family, Lab, Node, Process, Signal, wait_until};
+use osier_testbed::{Command, Fabric, Family, Lab, Netns, Node, Process, Signal, wait_until};
 use std::fmt::Write as _;
 use std::net::IpAddr;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+
+/// The number of the machine outside, which knows nodes and no pods.
+const OUTSIDE: u8 = 254;
 
 /// Which addresses pods and nodes have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -130,6 +133,25 @@ impl Cluster {
     }
 
     /// Starts the agent of a node again, as it was configured; the last one has ended.
+    /// A machine on the same segment as the nodes, with the number of none of them.
+    pub(crate) fn outsider(&self) -> (Netns, Vec<IpAddr>) {
+        let netns = self.lab.netns("outside").unwrap();
+        let segment = self.fabric.segment();
+        segment
+            .ip(&format!("link add outside type veth peer name eth0 netns {}", netns.name()))
+            .unwrap();
+        segment.ip("link set outside master segment up").unwrap();
+        let addresses = self.addressing.outer(OUTSIDE);
+        for (address, length) in &addresses {
+            let nodad = if address.is_ipv6() { "nodad" } else { "" };
+            netns.ip(&format!("address add {address}/{length} dev eth0 {nodad}")).unwrap();
+        }
+        // The userspace datapath takes packets as they are: checksums must be there.
+        netns.run(&["ethtool", "-K", "eth0", "tx", "off"]).unwrap();
+        netns.ip("link set eth0 up").unwrap();
+        (netns, addresses.into_iter().map(|(address, _)| address).collect())
+    }
+
     pub(crate) fn start_agent(&mut self, node: usize) {
         self.agents[node] = AgentProcess::again(&self.fabric.nodes()[node]);
         self.agents[node].wait_ready();

@@ -14,8 +14,6 @@ use std::net::IpAddr;
 
 const NODES: u8 = 3;
 const PODS_EACH: usize = 2;
-/// The number of the machine outside, which knows nodes and no pods.
-const OUTSIDE: u8 = 254;
 const MEGABYTE: usize = 1 << 20;
 /// Larger than two packets.
 const LARGE: usize = 3000;
@@ -174,21 +172,7 @@ fn own(addressing: Addressing, n: u8) -> Vec<IpAddr> {
 
 /// A machine on the same segment as the nodes.
 fn outside(cluster: &Cluster) -> Party {
-    let netns = cluster.lab.netns("outside").unwrap();
-    let segment = cluster.fabric.segment();
-    segment
-        .ip(&format!("link add outside type veth peer name eth0 netns {}", netns.name()))
-        .unwrap();
-    segment.ip("link set outside master segment up").unwrap();
-    let addresses = cluster.addressing.outer(OUTSIDE);
-    for (address, length) in &addresses {
-        let nodad = if address.is_ipv6() { "nodad" } else { "" };
-        netns.ip(&format!("address add {address}/{length} dev eth0 {nodad}")).unwrap();
-    }
-    // The userspace datapath takes packets as they are: checksums must be there.
-    netns.run(&["ethtool", "-K", "eth0", "tx", "off"]).unwrap();
-    netns.ip("link set eth0 up").unwrap();
-    let addresses = addresses.into_iter().map(|(address, _)| address).collect();
+    let (netns, addresses) = cluster.outsider();
     let name = "outside".to_owned();
     Party { name, netns, addresses, node: None, role: Role::Outside, realm: DEFAULT }
 }

@@ -11,7 +11,6 @@ use std::net::{IpAddr, SocketAddr};
 /// Where endpoints listen.
 pub(crate) const TARGET: u16 = 7007;
 pub(crate) const NODES: u8 = 2;
-const OUTSIDE: u8 = 254;
 
 pub(crate) struct Stage {
     pub(crate) client: Guest,
@@ -142,23 +141,10 @@ pub(crate) fn at(address: &str, port: u16) -> SocketAddr {
 
 /// A machine on the same segment as the nodes, which sends what is for Services to the first.
 fn outside(cluster: &Cluster) -> Guest {
-    let netns = cluster.lab.netns("outside").unwrap();
-    let segment = cluster.fabric.segment();
-    segment
-        .ip(&format!("link add outside type veth peer name eth0 netns {}", netns.name()))
-        .unwrap();
-    segment.ip("link set outside master segment up").unwrap();
-    let addresses = cluster.addressing.outer(OUTSIDE);
-    for (address, length) in &addresses {
-        let nodad = if address.is_ipv6() { "nodad" } else { "" };
-        netns.ip(&format!("address add {address}/{length} dev eth0 {nodad}")).unwrap();
-    }
-    netns.run(&["ethtool", "-K", "eth0", "tx", "off"]).unwrap();
-    netns.ip("link set eth0 up").unwrap();
+    let (netns, addresses) = cluster.outsider();
     for (first, _) in cluster.addressing.outer(1) {
         let all = if first.is_ipv4() { "203.0.113.0/24" } else { "2001:db8:ffff::/64" };
         netns.ip(&format!("route add {all} via {first}")).unwrap();
     }
-    let addresses = addresses.into_iter().map(|(address, _)| address).collect();
     Guest { name: "outside".to_owned(), netns, addresses }
 }
