@@ -18,7 +18,7 @@ use crate::link::{self, LinkError};
 use crate::metrics::Metrics;
 use crate::netlink::{NamespaceId, name_of_address};
 use crate::ports::Ports;
-use crate::services::HealthPorts;
+use crate::services::{HealthPorts, Outward};
 use crate::switch::{Switch, SwitchError, row_ownership};
 use crate::uplink::{MtuError, pod_mtu};
 use crate::view::file::ViewFile;
@@ -171,12 +171,12 @@ pub async fn run_with(
         updates,
         faults: Vec::new(),
         health: HealthPorts::default(),
+        outward: Outward::default(),
     };
     if let Err(error) = ports.set_exceptions().await {
         warn!(error = %Chain(&error), "not all pods leave the cluster as they should");
     }
-    follower.set_up_gateway().await?;
-    follower.begin_services().await;
+    follower.begin().await?;
     let server = CniServer::bind(&config.cni_socket, ports.clone(), metrics.clone()).await?;
     serve_metrics(&config, &ports, metrics, &stop).await?;
     follower.tell();

@@ -10,13 +10,14 @@ use crate::fixed::Fixed;
 use crate::gateway::{self, GatewayError};
 use crate::metrics::Metrics;
 use crate::ports::Ports;
-use crate::services::{self, HealthPorts, Published};
+use crate::services::{HealthPorts, Outward, Published, Stale};
 use crate::switch::SwitchError;
 use crate::uplink::{pod_mtu, tunnel_mtu};
-use crate::view::{Progress, Said, ViewContent, ViewUpdates};
+use crate::view::{Progress, Said, Taken, ViewContent, ViewUpdates};
 use crate::{Chain, forward};
 use ipnet::IpNet;
 use osier_model::{Change, Fabric, Key, Node, Object, View};
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tracing::{error, info, warn};
@@ -47,6 +48,8 @@ pub(crate) struct Follower {
     pub(crate) faults: Vec<String>,
     /// Where Services' health is told.
     pub(crate) health: HealthPorts,
+    /// What Services ask of the machine.
+    pub(crate) outward: Outward,
 }
 
 // === impl Follower ===
@@ -120,8 +123,7 @@ impl Follower {
         if taken.fabric || taken.changes.iter().any(is_of_nodes) {
             self.learn(taken.fabric).await;
         }
-        self.unsettled |= taken.changes.iter().any(is_of_services);
-        self.tell_health().await;
+        self.follow_services(&taken).await;
         if self.behind {
             self.catch_up().await;
         } else if let Err(error) = self.ports.switch().follow(taken.changes).await {
@@ -131,24 +133,41 @@ impl Follower {
         self.settle().await;
     }
 
-    /// What Services need when the agent begins.
-    pub(crate) async fn begin_services(&mut self) {
-        self.tell_health().await;
+    /// The machine's own side, when the agent begins.
+    pub(crate) async fn begin(&mut self) -> Result<(), GatewayError> {
+        self.outward = self.ports.switch().with_said(|said| Outward::of(said.view())).await;
+        self.set_up_gateway().await?;
+        self.health.say(self.outward.health()).await;
         self.forget_left_over().await;
+        Ok(())
+    }
+
+    /// What changed Services ask of the machine.
+    async fn follow_services(&mut self, taken: &Taken) {
+        let outward = &mut self.outward;
+        let names: BTreeSet<_> = taken.changes.iter().filter_map(Stale::service_of).collect();
+        let all = taken.fabric || taken.changes.iter().any(is_of_routers);
+        if names.is_empty() && !all {
+            return;
+        }
+        let look = |said: &Said| match all {
+            true => {
+                *outward = Outward::of(said.view());
+                true
+            }
+            // Each of them: one that differs does not speak for the others.
+            false => names.iter().filter(|name| outward.follow(said.view(), name)).count() > 0,
+        };
+        self.unsettled |= self.ports.switch().with_said(look).await;
+        self.health.say(self.outward.health()).await;
     }
 
     /// Has connections forgotten whose endpoints went while nobody looked.
-    pub(crate) async fn forget_left_over(&self) {
+    async fn forget_left_over(&self) {
         match asks::control(&self.config) {
             Ok(control) => self.ports.switch().forget_left_over(&control).await,
             Err(error) => warn!(error, "connections to former endpoints may live on"),
         }
-    }
-
-    /// Tells those who ask how many endpoints of Services are here.
-    pub(crate) async fn tell_health(&mut self) {
-        let health = self.ports.switch().with_said(|said| services::health(said.view())).await;
-        self.health.say(health).await;
     }
 
     /// Nodes or the fabric are others: only they make a difference outside of the switch.
@@ -204,7 +223,7 @@ impl Follower {
     }
 
     /// The interface, and the firewall.
-    pub(crate) async fn set_up_gateway(&self) -> Result<(), GatewayError> {
+    async fn set_up_gateway(&self) -> Result<(), GatewayError> {
         self.set_up_interface().await?;
         let (pods, published) = self.reached().await;
         let set = self.ports.firewall().set_cluster(pods, published.node_ports).await;
@@ -230,15 +249,15 @@ impl Follower {
     async fn reached(&self) -> (Vec<IpNet>, Published) {
         let look = |view: &View| {
             let pods = gateway::pod_prefixes(view.fabric(), view.nodes().values());
-            (pods, Published::of(view))
+            (pods, self.outward.published(view))
         };
         self.ports.switch().with_said(|said| look(said.view())).await
     }
 }
 
-/// Endpoints are the switch's alone.
-fn is_of_services(change: &Change) -> bool {
-    matches!(change, Change::Put(Object::Service(_)) | Change::Delete(Key::Service(_)))
+/// A Service's router decides whether the machine knows it.
+fn is_of_routers(change: &Change) -> bool {
+    matches!(change, Change::Put(Object::Router(_)) | Change::Delete(Key::Router(_)))
 }
 
 fn is_of_nodes(change: &Change) -> bool {

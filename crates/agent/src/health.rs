@@ -51,6 +51,15 @@ pub async fn serve(
 }
 
 async fn respond(mut stream: TcpStream, ports: Ports, metrics: Metrics) -> io::Result<()> {
+    let request = read_request(&mut stream).await?;
+    let line = request.split(|byte| *byte == b'\r').next().unwrap_or_default();
+    let page = page(line, &ports, &metrics).await;
+    stream.write_all(page.as_bytes()).await?;
+    stream.shutdown().await
+}
+
+/// A request's head, as far as it is read at all.
+pub(crate) async fn read_request(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     let mut request = Vec::new();
     while !request.windows(4).any(|end| end == b"\r\n\r\n") && request.len() < MAX_REQUEST {
         let mut some = [0; 1024];
@@ -59,10 +68,7 @@ async fn respond(mut stream: TcpStream, ports: Ports, metrics: Metrics) -> io::R
             n => request.extend_from_slice(&some[..n]),
         }
     }
-    let line = request.split(|byte| *byte == b'\r').next().unwrap_or_default();
-    let page = page(line, &ports, &metrics).await;
-    stream.write_all(page.as_bytes()).await?;
-    stream.shutdown().await
+    Ok(request)
 }
 
 async fn page(line: &[u8], ports: &Ports, metrics: &Metrics) -> String {

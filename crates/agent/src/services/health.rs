@@ -4,12 +4,13 @@
 
 use super::Health;
 use crate::Chain;
+use crate::health::read_request;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::AbortHandle;
@@ -19,8 +20,6 @@ use tracing::warn;
 /// Connections of all ports at once, and how long one may last.
 const CONNECTIONS: usize = 64;
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The longest request that is read, in bytes.
-const MAX_REQUEST: usize = 8 << 10;
 
 /// What is said at which port. Listeners end with it.
 #[derive(Debug)]
@@ -114,14 +113,8 @@ async fn serve(
 }
 
 async fn respond(mut stream: TcpStream, health: &Health) -> io::Result<()> {
-    let mut request = Vec::new();
-    while !request.windows(4).any(|end| end == b"\r\n\r\n") && request.len() < MAX_REQUEST {
-        let mut some = [0; 1024];
-        match stream.read(&mut some).await? {
-            0 => break,
-            n => request.extend_from_slice(&some[..n]),
-        }
-    }
+    // Whatever is asked, the answer is one.
+    read_request(&mut stream).await?;
     stream.write_all(page(health).as_bytes()).await?;
     stream.shutdown().await
 }

@@ -41,55 +41,104 @@ pub(crate) struct Published {
     pub(crate) node_ports: BTreeSet<NodePort>,
 }
 
-// === impl Published ===
+/// What each Service asks of the machine. Most ask nothing, so a change of one costs that one.
+#[derive(Debug, Default)]
+pub(crate) struct Outward(BTreeMap<ServiceName, Asked>);
 
-impl Published {
-    /// What a view says.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Asked {
+    /// Addresses that are not of the cluster's own range.
+    addresses: Vec<IpAddr>,
+    node_ports: Vec<NodePort>,
+    /// Where to say how many endpoints are here.
+    health: Option<(u16, usize)>,
+}
+
+// === impl Outward ===
+
+impl Outward {
+    /// What a view's Services ask.
     pub(crate) fn of(view: &View) -> Self {
-        let ranges = &view.fabric().services;
-        let mut published = Self::default();
+        let mut outward = Self::default();
+        for name in view.services().keys() {
+            outward.follow(view, name);
+        }
+        outward
+    }
+
+    /// Follows a Service that may have changed, or its endpoints. Whether the machine's routes or
+    /// ports are others now.
+    pub(crate) fn follow(&mut self, view: &View, name: &ServiceName) -> bool {
+        let now = view.services().get(name).map(|service| Asked::by(service, view));
+        let now = now.unwrap_or_default();
+        let was = self.0.remove(name).unwrap_or_default();
+        let differs = (&was.addresses, &was.node_ports) != (&now.addresses, &now.node_ports);
+        if now != Asked::default() {
+            self.0.insert(name.clone(), now);
+        }
+        differs
+    }
+
+    /// All of it, for a machine with this view.
+    pub(crate) fn published(&self, view: &View) -> Published {
         // An address of a machine is the way to that machine, whoever else claims it.
         let machines: BTreeSet<IpAddr> = view
             .nodes()
             .values()
             .flat_map(|node| node.addresses.iter().copied().chain([node.tunnel]))
             .collect();
-        for service in view.services().values().filter(|s| is_of_default_router(s, view)) {
-            let addresses = service.addresses.iter().chain(&service.external);
-            for address in addresses.chain(&service.balanced) {
-                let known = ranges.iter().any(|range| range.contains(address));
-                if !known && !machines.contains(address) {
-                    published.prefixes.insert((*address).into());
-                }
-            }
-            for port in &service.ports {
-                let transport = port.transport;
-                let node_port = port.node_port.map(|port| NodePort { transport, port });
-                published.node_ports.extend(node_port);
-            }
+        let addresses = self.0.values().flat_map(|asked| &asked.addresses);
+        let apart = addresses.filter(|address| !machines.contains(address));
+        let mut prefixes: BTreeSet<IpNet> = apart.map(|address| (*address).into()).collect();
+        prefixes.extend(&view.fabric().services);
+        let node_ports: BTreeSet<NodePort> =
+            self.0.values().flat_map(|asked| asked.node_ports.iter().copied()).collect();
+        if !node_ports.is_empty() {
+            prefixes.extend(NODE_PORT_ADDRESSES.map(IpNet::from));
         }
-        published.prefixes.extend(ranges);
-        if !published.node_ports.is_empty() {
-            published.prefixes.extend(NODE_PORT_ADDRESSES.map(IpNet::from));
-        }
-        published
+        Published { prefixes, node_ports }
+    }
+
+    /// Where this node says what, by port.
+    pub(crate) fn health(&self) -> BTreeMap<u16, Health> {
+        let told = self.0.iter().filter_map(|(service, asked)| {
+            let (port, local) = asked.health?;
+            Some((port, Health { service: service.clone(), local }))
+        });
+        told.collect()
     }
 }
 
-/// Where this node says what, by port.
-pub(crate) fn health(view: &View) -> BTreeMap<u16, Health> {
-    let of = |service: &Service| {
-        let ready = |port| {
-            let at = |ipv6| {
-                let slices = view.endpoints_of(&service.name);
-                Candidates::new(slices, port, ipv6).ready_at(view.node())
-            };
-            at(false).max(at(true))
+// === impl Asked ===
+
+impl Asked {
+    fn by(service: &Service, view: &View) -> Self {
+        let health = service.health_port.map(|port| (port, ready_here(service, view)));
+        if !is_of_default_router(service, view) {
+            return Self { health, ..Self::default() };
+        }
+        let ranges = &view.fabric().services;
+        let addresses = service.addresses.iter().chain(&service.external).chain(&service.balanced);
+        let apart =
+            addresses.filter(|address| !ranges.iter().any(|range| range.contains(*address)));
+        let node_ports = service
+            .ports
+            .iter()
+            .filter_map(|port| Some(NodePort { transport: port.transport, port: port.node_port? }));
+        Self { addresses: apart.copied().collect(), node_ports: node_ports.collect(), health }
+    }
+}
+
+/// How many endpoints of a Service this node has that are ready.
+fn ready_here(service: &Service, view: &View) -> usize {
+    let ready = |port| {
+        let at = |ipv6| {
+            let slices = view.endpoints_of(&service.name);
+            Candidates::new(slices, port, ipv6).ready_at(view.node())
         };
-        let local = service.ports.iter().map(ready).max().unwrap_or_default();
-        Some((service.health_port?, Health { service: service.name.clone(), local }))
+        at(false).max(at(true))
     };
-    view.services().values().filter(|s| s.health_port.is_some()).filter_map(of).collect()
+    service.ports.iter().map(ready).max().unwrap_or_default()
 }
 
 /// Machines know the default router's addresses alone.
@@ -113,7 +162,7 @@ impl fmt::Display for NodePort {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use osier_model::{Change, Fabric};
+    use osier_model::{Change, Fabric, Key};
 
     #[test]
     fn the_machine_knows_what_is_reached_by_the_switch() {
@@ -129,7 +178,8 @@ mod tests {
         ] {
             view.apply(Change::Put(serde_saphyr::from_str(text).unwrap())).unwrap();
         }
-        let published = Published::of(&view);
+        let mut outward = Outward::of(&view);
+        let published = outward.published(&view);
         let prefixes: Vec<String> = published.prefixes.iter().map(ToString::to_string).collect();
         let expected = [
             "10.96.0.0/16",
@@ -142,5 +192,17 @@ mod tests {
         assert_eq!(prefixes, expected);
         let ports: Vec<String> = published.node_ports.iter().map(ToString::to_string).collect();
         assert_eq!(ports, ["tcp . 30080"]);
+
+        // Endpoints change nothing there, and a Service without anything outward neither.
+        let a = "a".parse().unwrap();
+        let inward = "{ kind: service, name: c, addresses: [10.96.0.2], ports: [{ port: 80 }] }";
+        view.apply(Change::Put(serde_saphyr::from_str(inward).unwrap())).unwrap();
+        assert!(!outward.follow(&view, &a) && !outward.follow(&view, &"c".parse().unwrap()));
+        assert_eq!(outward.published(&view), published);
+        view.apply(Change::Delete(Key::Service(a.clone()))).unwrap();
+        assert!(outward.follow(&view, &a));
+        let left = outward.published(&view);
+        assert_eq!(left, Outward::of(&view).published(&view));
+        assert!(left.node_ports.is_empty() && left.prefixes.len() == 1, "{left:?}");
     }
 }
