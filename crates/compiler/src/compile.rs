@@ -222,7 +222,11 @@ impl Compiler {
                 let counts = |port: &&Port| port.node == *self.view.node() || self.is_alone(port);
                 owners.extend(port.filter(counts).and_then(|port| self.flood_of(port)));
             }
-            Key::Service(_) | Key::Endpoints(_) => {}
+            Key::Service(_)
+            | Key::Endpoints(_)
+            | Key::Selection(_)
+            | Key::Policy(_)
+            | Key::Guard(_) => {}
         }
         owners
     }
@@ -270,7 +274,13 @@ impl Compiler {
                 None => {}
             },
             // A router is its networks, and endpoints are their Service's.
-            Owner::Object(Key::Router(_) | Key::Endpoints(_)) => {}
+            Owner::Object(
+                Key::Router(_)
+                | Key::Endpoints(_)
+                | Key::Selection(_)
+                | Key::Policy(_)
+                | Key::Guard(_),
+            ) => {}
             Owner::Object(Key::Service(name)) => {
                 if let Some(service) = self.view.services().get(name)
                     && let Some(vrf) = services::vrf_of(service, &self.view)

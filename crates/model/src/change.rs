@@ -1,6 +1,11 @@
 //! Changes as values.
 
-use crate::name::{EndpointsKey, NetworkName, NodeName, PortKey, RouterName, ServiceName};
+use crate::error::Invalid;
+use crate::name::{
+    EndpointsKey, NamespaceName, NetworkName, NodeName, PolicyName, PortKey, RouterName,
+    ServiceName,
+};
+use crate::policy::{Guard, Policy, Selection, SelectionId};
 use crate::{Endpoints, Fabric, Network, Node, Port, Router, Service};
 use serde::{Deserialize, Serialize};
 
@@ -14,6 +19,12 @@ pub enum Object {
     Router(Router),
     /// A network.
     Network(Network),
+    /// What a selector selects.
+    Selection(Selection),
+    /// A policy.
+    Policy(Policy),
+    /// A namespace that has policies.
+    Guard(Guard),
     /// A port.
     Port(Port),
     /// A Service.
@@ -22,7 +33,8 @@ pub enum Object {
     Endpoints(Endpoints),
 }
 
-/// Which object.
+/// Which object. In the order of reference; what policies say comes before the ports that they are
+/// about, so that no port is there without them.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(tag = "kind", content = "name", rename_all = "lowercase")]
 pub enum Key {
@@ -32,6 +44,12 @@ pub enum Key {
     Router(RouterName),
     /// A network.
     Network(NetworkName),
+    /// What a selector selects.
+    Selection(SelectionId),
+    /// A policy.
+    Policy(PolicyName),
+    /// A namespace that has policies.
+    Guard(NamespaceName),
     /// A port.
     Port(PortKey),
     /// A Service.
@@ -76,9 +94,25 @@ impl Object {
             Self::Node(node) => Key::Node(node.name.clone()),
             Self::Router(router) => Key::Router(router.name.clone()),
             Self::Network(network) => Key::Network(network.name.clone()),
+            Self::Selection(selection) => Key::Selection(selection.id),
+            Self::Policy(policy) => Key::Policy(policy.name.clone()),
+            Self::Guard(guard) => Key::Guard(guard.namespace.clone()),
             Self::Port(port) => Key::Port(port.key.clone()),
             Self::Service(service) => Key::Service(service.name.clone()),
             Self::Endpoints(endpoints) => Key::Endpoints(endpoints.key.clone()),
+        }
+    }
+
+    /// Checks what can be checked without other objects.
+    pub fn validate(&self) -> Result<(), Invalid> {
+        match self {
+            Self::Node(node) => node.validate(),
+            Self::Network(network) => network.validate(),
+            Self::Port(port) => port.validate(),
+            Self::Service(service) => service.validate(),
+            Self::Endpoints(endpoints) => endpoints.validate(),
+            Self::Policy(policy) => policy.validate(),
+            Self::Router(_) | Self::Selection(_) | Self::Guard(_) => Ok(()),
         }
     }
 }
@@ -89,6 +123,9 @@ impl std::fmt::Display for Key {
             Self::Node(name) => write!(f, "node {name}"),
             Self::Router(name) => write!(f, "router {name}"),
             Self::Network(name) => write!(f, "network {name}"),
+            Self::Selection(id) => write!(f, "selection {id}"),
+            Self::Policy(name) => write!(f, "policy {name}"),
+            Self::Guard(namespace) => write!(f, "guard {namespace}"),
             Self::Port(key) => write!(f, "port {key}"),
             Self::Service(name) => write!(f, "service {name}"),
             Self::Endpoints(key) => write!(f, "endpoints {key}"),

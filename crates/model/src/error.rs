@@ -57,6 +57,14 @@ pub enum Problem {
         /// The other, with its owner.
         other: String,
     },
+    /// A prefix outside of the one that it is to be taken from, or all of it.
+    #[error("{part} is not a part of {whole}")]
+    NotPart {
+        /// The one.
+        part: String,
+        /// Of which it should be a part.
+        whole: String,
+    },
     /// The same value twice.
     #[error("{0} stands twice")]
     Twice(String),

@@ -53,8 +53,15 @@ impl From<Vni> for u32 {
 }
 
 impl Identity {
-    /// Of everything, as long as there are no policies.
+    /// Of whom no policy selects, and of what is no pod.
     pub const ANY: Self = Self(1);
+    /// Of a machine with pods, when it speaks for itself.
+    pub const HOST: Self = Self(2);
+    /// Of a pod in a namespace with policies, as long as its labels are not known: only its own node
+    /// reaches it.
+    pub const QUARANTINED: Self = Self(3);
+    /// The first that is given to a set of labels; those before it have a meaning of their own.
+    pub const FIRST: Self = Self(256);
 }
 
 impl Default for Identity {

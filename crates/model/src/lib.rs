@@ -8,6 +8,7 @@
 //!   networks; a [`Port`] an attachment of a device to a network; a [`Node`] a switch with a tunnel
 //!   address and blocks of addresses of its own.
 //! - A [`Service`] is addresses behind which [`Endpoints`] answer.
+//! - A [`Policy`] says who may talk to whom, in terms of [`Selection`]s; [`Law`] judges by them.
 //! - A [`View`] is what one node must know; a [`Change`] one step of it.
 //! - A [`Pool`] gives addresses out ([`AddressPool`]), each once, and lets freed ones cool down.
 
@@ -16,10 +17,12 @@ mod choice;
 mod error;
 mod id;
 mod intervals;
+mod judge;
 mod mac;
 mod name;
 mod network;
 mod node;
+mod policy;
 mod pool;
 mod port;
 mod router;
@@ -31,17 +34,22 @@ pub use choice::{Backend, Candidates, Standpoint};
 pub use error::{Invalid, Problem};
 pub use id::{Identity, Vni, VrfId};
 pub use intervals::Intervals;
+pub use judge::{Judgement, Law, Party, Talk, Verdict};
 pub use mac::{Mac, ParseMacError};
 pub use name::{
-    DeviceName, EndpointsKey, InterfaceName, NameError, NetworkName, NodeName, PoolName, PortKey,
-    RouterName, ServiceName, SliceName,
+    DeviceName, EndpointsKey, InterfaceName, NameError, NamespaceName, NetworkName, NodeName,
+    PolicyName, PoolName, PortKey, RouterName, ServiceName, SliceName,
 };
 pub use network::{Network, Reach, Subnet};
 pub use node::Node;
+pub use policy::{
+    Block, Direction, Guard, Peer, Policy, PolicyRule, PortRange, RulePort, RuleRef, Selection,
+    SelectionId,
+};
 pub use pool::{AddressPool, AllocateError, Pool};
 pub use port::{Limit, Limits, Port};
 pub use router::Router;
 pub use service::{
     Endpoint, EndpointPort, EndpointState, Endpoints, Locality, Service, ServicePort, Transport,
 };
-pub use view::{Fabric, Tunnel, View};
+pub use view::{Fabric, PolicyMode, Tunnel, View};

@@ -122,6 +122,10 @@ names! {
     ServiceName: check;
     /// One of the slices in which a Service's endpoints are told.
     SliceName: check;
+    /// A policy: `namespace:policy`.
+    PolicyName: check;
+    /// A namespace.
+    NamespaceName: check;
     /// What has ports: a pod (`namespace:pod`), a virtual machine, a container.
     DeviceName: check;
     /// A network interface inside of a device, such as `eth0`.

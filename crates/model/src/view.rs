@@ -7,8 +7,12 @@
 use crate::change::{Change, Key, Object};
 use crate::error::{Invalid, Problem};
 use crate::id::{Vni, VrfId};
-use crate::name::{NetworkName, NodeName, PortKey, RouterName, ServiceName, SliceName};
+use crate::judge::Law;
+use crate::name::{
+    NamespaceName, NetworkName, NodeName, PolicyName, PortKey, RouterName, ServiceName, SliceName,
+};
 use crate::network::{check_prefix, overlap};
+use crate::policy::{Guard, Policy, Selection, SelectionId};
 use crate::{Endpoints, Network, Node, Port, Router, Service};
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
@@ -36,6 +40,20 @@ pub struct Fabric {
     /// Where Services' addresses inside of the cluster are from.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub services: Vec<IpNet>,
+    /// How policies are applied.
+    #[serde(skip_serializing_if = "PolicyMode::is_default")]
+    pub policy: PolicyMode,
+}
+
+/// How policies are applied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+pub struct PolicyMode {
+    /// Connections that are there already are judged again when policies change, and cut if they may
+    /// no longer be. Kubernetes lets them live.
+    pub rejudge: bool,
+    /// Denied connections are logged, with names.
+    pub log: bool,
 }
 
 /// What one node must know.
@@ -47,6 +65,9 @@ pub struct View {
     routers: BTreeMap<RouterName, Router>,
     networks: BTreeMap<NetworkName, Network>,
     ports: BTreeMap<PortKey, Port>,
+    selections: BTreeMap<SelectionId, Selection>,
+    policies: BTreeMap<PolicyName, Policy>,
+    guards: BTreeSet<NamespaceName>,
     services: BTreeMap<ServiceName, Service>,
     endpoints: BTreeMap<ServiceName, BTreeMap<SliceName, Endpoints>>,
     /// Who refers to whom, so that a change finds what depends on it.
@@ -80,6 +101,15 @@ impl Fabric {
     }
 }
 
+// === impl PolicyMode ===
+
+impl PolicyMode {
+    /// Whether it is as Kubernetes expects.
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 // === impl View ===
 
 impl View {
@@ -92,6 +122,9 @@ impl View {
             routers: BTreeMap::new(),
             networks: BTreeMap::new(),
             ports: BTreeMap::new(),
+            selections: BTreeMap::new(),
+            policies: BTreeMap::new(),
+            guards: BTreeSet::new(),
             services: BTreeMap::new(),
             endpoints: BTreeMap::new(),
             networks_of: BTreeMap::new(),
@@ -132,6 +165,26 @@ impl View {
         &self.ports
     }
 
+    /// What selectors select.
+    pub fn selections(&self) -> &BTreeMap<SelectionId, Selection> {
+        &self.selections
+    }
+
+    /// The policies, by name.
+    pub fn policies(&self) -> &BTreeMap<PolicyName, Policy> {
+        &self.policies
+    }
+
+    /// Namespaces that have policies, also those whose policies this node need not know.
+    pub fn guards(&self) -> &BTreeSet<NamespaceName> {
+        &self.guards
+    }
+
+    /// What connections are judged by.
+    pub fn law(&self) -> Law<'_> {
+        Law { policies: &self.policies, selections: &self.selections }
+    }
+
     /// The Services, by name.
     pub fn services(&self) -> &BTreeMap<ServiceName, Service> {
         &self.services
@@ -145,6 +198,46 @@ impl View {
     /// Endpoints of a Service, a slice at a time.
     pub fn endpoints_of(&self, service: &ServiceName) -> impl Iterator<Item = &Endpoints> {
         self.endpoints.get(service).into_iter().flat_map(BTreeMap::values)
+    }
+
+    /// An object of it.
+    pub fn object(&self, key: &Key) -> Option<Object> {
+        match key {
+            Key::Node(name) => self.nodes.get(name).cloned().map(Object::Node),
+            Key::Router(name) => self.routers.get(name).cloned().map(Object::Router),
+            Key::Network(name) => self.networks.get(name).cloned().map(Object::Network),
+            Key::Selection(id) => self.selections.get(id).cloned().map(Object::Selection),
+            Key::Policy(name) => self.policies.get(name).cloned().map(Object::Policy),
+            Key::Guard(name) => self.guards.get(name).cloned().map(guard),
+            Key::Port(key) => self.ports.get(key).cloned().map(Object::Port),
+            Key::Service(name) => self.services.get(name).cloned().map(Object::Service),
+            Key::Endpoints(key) => {
+                let slices = self.endpoints.get(&key.service);
+                slices.and_then(|slices| slices.get(&key.slice)).cloned().map(Object::Endpoints)
+            }
+        }
+    }
+
+    /// All of its objects, in the order of their keys.
+    pub fn objects(&self) -> impl Iterator<Item = Object> {
+        let nodes = self.nodes.values().cloned().map(Object::Node);
+        let routers = self.routers.values().cloned().map(Object::Router);
+        let networks = self.networks.values().cloned().map(Object::Network);
+        let selections = self.selections.values().cloned().map(Object::Selection);
+        let policies = self.policies.values().cloned().map(Object::Policy);
+        let guards = self.guards.iter().cloned().map(guard);
+        let ports = self.ports.values().cloned().map(Object::Port);
+        let services = self.services.values().cloned().map(Object::Service);
+        let slices = self.endpoints.values().flat_map(BTreeMap::values);
+        let endpoints = slices.cloned().map(Object::Endpoints);
+        let law = selections.chain(policies).chain(guards);
+        nodes
+            .chain(routers)
+            .chain(networks)
+            .chain(law)
+            .chain(ports)
+            .chain(services)
+            .chain(endpoints)
     }
 
     /// Networks that a router joins.
@@ -199,26 +292,21 @@ impl View {
             let problem = Problem::Taken { value: value.to_string(), owner };
             Err(Invalid::new(object.key().to_string(), field, problem))
         };
+        object.validate()?;
         match object {
-            Object::Node(node) => node.validate(),
             Object::Router(router) => match self.vrfs.get(&router.vrf) {
                 Some(owner) if *owner != router.name => {
                     taken("vrf", router.vrf.0.into(), format!("router {owner}"))
                 }
                 _ => Ok(()),
             },
-            Object::Network(network) => {
-                network.validate()?;
-                match self.vnis.get(&network.vni) {
-                    Some(owner) if *owner != network.name => {
-                        taken("vni", network.vni.get(), format!("network {owner}"))
-                    }
-                    _ => Ok(()),
+            Object::Network(network) => match self.vnis.get(&network.vni) {
+                Some(owner) if *owner != network.name => {
+                    taken("vni", network.vni.get(), format!("network {owner}"))
                 }
-            }
-            Object::Port(port) => port.validate(),
-            Object::Service(service) => service.validate(),
-            Object::Endpoints(endpoints) => endpoints.validate(),
+                _ => Ok(()),
+            },
+            _ => Ok(()),
         }
     }
 
@@ -243,6 +331,15 @@ impl View {
                 nodes.entry(port.node.clone()).or_default().insert(port.key.clone());
                 self.ports_at.entry(port.node.clone()).or_default().insert(port.key.clone());
                 self.ports.insert(port.key.clone(), port);
+            }
+            Object::Selection(selection) => {
+                self.selections.insert(selection.id, selection);
+            }
+            Object::Policy(policy) => {
+                self.policies.insert(policy.name.clone(), policy);
+            }
+            Object::Guard(guard) => {
+                self.guards.insert(guard.namespace);
             }
             Object::Service(service) => {
                 self.services.insert(service.name.clone(), service);
@@ -283,6 +380,15 @@ impl View {
                     remove_from(&mut self.ports_at, &port.node, key);
                 }
             }
+            Key::Selection(id) => {
+                self.selections.remove(id);
+            }
+            Key::Policy(name) => {
+                self.policies.remove(name);
+            }
+            Key::Guard(namespace) => {
+                self.guards.remove(namespace);
+            }
             Key::Service(name) => {
                 self.services.remove(name);
             }
@@ -296,6 +402,10 @@ impl View {
             }
         }
     }
+}
+
+fn guard(namespace: NamespaceName) -> Object {
+    Object::Guard(Guard { namespace })
 }
 
 fn remove_from<K: Ord, V: Ord>(index: &mut BTreeMap<K, BTreeSet<V>>, key: &K, value: &V) {

@@ -79,12 +79,7 @@ impl Resource {
         let checked = match modelled {
             Modelled::Fabric(fabric) => fabric.validate(),
             Modelled::Pool(pool) => pool.validate(),
-            Modelled::Object(Object::Node(node)) => node.validate(),
-            Modelled::Object(Object::Network(network)) => network.validate(),
-            Modelled::Object(Object::Port(port)) => port.validate(),
-            Modelled::Object(Object::Service(service)) => service.validate(),
-            Modelled::Object(Object::Endpoints(endpoints)) => endpoints.validate(),
-            Modelled::Object(Object::Router(_)) => Ok(()),
+            Modelled::Object(object) => object.validate(),
         };
         checked.map_err(|invalid| {
             let fault = Fault::new(format!("spec.{}", invalid.field), invalid.problem.to_string());
@@ -105,7 +100,8 @@ impl Resource {
         Ok(match self {
             Self::Fabric(Document { spec, .. }) => {
                 let (cluster, services) = (spec.cluster.clone(), spec.services.clone());
-                Modelled::Fabric(Fabric { tunnel: spec.tunnel, cluster, services })
+                let tunnel = spec.tunnel;
+                Modelled::Fabric(Fabric { tunnel, cluster, services, ..Fabric::default() })
             }
             Self::Pool(Document { spec, .. }) => Modelled::Pool(Pool {
                 name: name!(PoolName),

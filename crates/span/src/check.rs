@@ -133,13 +133,9 @@ fn net(cluster: &Cluster, changes: Vec<Change>) -> Result<Vec<(Key, Option<Objec
     for change in changes {
         match change {
             Change::Put(object) => {
-                match &object {
-                    Object::Node(node) => node.validate()?,
-                    Object::Network(network) => network.validate()?,
-                    Object::Port(port) => port.validate()?,
-                    Object::Service(service) => service.validate()?,
-                    Object::Endpoints(endpoints) => endpoints.validate()?,
-                    Object::Router(_) => {}
+                object.validate()?;
+                if let Object::Selection(_) | Object::Policy(_) | Object::Guard(_) = &object {
+                    return Err(Refused::Derived { object: object.key() });
                 }
                 last.insert(object.key(), Some(object));
             }

@@ -198,6 +198,7 @@ impl Cluster {
             Key::Node(name) => self.nodes.id(name).map(Ref::Node),
             Key::Router(name) => self.routers.id(name).map(Ref::Router),
             Key::Network(name) => self.networks.id(name).map(Ref::Network),
+            Key::Selection(_) | Key::Policy(_) | Key::Guard(_) => None,
             Key::Port(key) => self.ports.id(key).map(Ref::Port),
             Key::Service(name) => self.services.id(name).map(Ref::Service),
             Key::Endpoints(key) => self.endpoints.id(key).map(Ref::Endpoints),
@@ -232,6 +233,9 @@ impl Cluster {
             Key::Node(name) => Ref::Node(self.nodes.insert(name, NodeSlot::default())),
             Key::Router(name) => Ref::Router(self.routers.insert(name, RouterSlot::default())),
             Key::Network(name) => Ref::Network(self.networks.insert(name, NetworkSlot::default())),
+            Key::Selection(_) | Key::Policy(_) | Key::Guard(_) => {
+                unreachable!("what follows from other objects is refused before")
+            }
             Key::Port(key) => Ref::Port(self.ports.insert(key, PortSlot::default())),
             Key::Service(name) => {
                 let slot = ServiceSlot::new(name.clone());
@@ -248,6 +252,7 @@ impl Cluster {
             Key::Node(name) => self.nodes.remove(name),
             Key::Router(name) => self.routers.remove(name),
             Key::Network(name) => self.networks.remove(name),
+            Key::Selection(_) | Key::Policy(_) | Key::Guard(_) => {}
             Key::Port(key) => self.ports.remove(key),
             Key::Service(name) => self.services.remove(name),
             Key::Endpoints(key) => self.endpoints.remove(key),
@@ -290,7 +295,11 @@ impl Cluster {
                 }
             }
             Object::Endpoints(endpoints) => self.intern_endpoints(endpoints),
-            Object::Node(_) | Object::Router(_) => {}
+            Object::Node(_)
+            | Object::Router(_)
+            | Object::Selection(_)
+            | Object::Policy(_)
+            | Object::Guard(_) => {}
         }
         object
     }

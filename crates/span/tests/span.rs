@@ -174,17 +174,7 @@ fn fabric() -> Fabric {
 fn check_steps(view: &View, delta: &Delta) -> Result<(), TestCaseError> {
     for step in &delta.steps {
         let key = step.key().unwrap();
-        let was = match &key {
-            Key::Node(name) => view.nodes().get(name).cloned().map(Object::Node),
-            Key::Router(name) => view.routers().get(name).cloned().map(Object::Router),
-            Key::Network(name) => view.networks().get(name).cloned().map(Object::Network),
-            Key::Port(key) => view.ports().get(key).cloned().map(Object::Port),
-            Key::Service(name) => view.services().get(name).cloned().map(Object::Service),
-            Key::Endpoints(key) => {
-                let mut slices = view.endpoints_of(&key.service);
-                slices.find(|slice| slice.key == *key).cloned().map(Object::Endpoints)
-            }
-        };
+        let was = view.object(&key);
         prop_assert_eq!(was.as_ref(), step.was.as_ref().map(|s| s.object()), "{}", key);
         let now = step.now.as_ref().map(|s| s.object());
         prop_assert_ne!(was.as_ref(), now, "{} does not change", key);

@@ -56,11 +56,7 @@ pub(super) async fn gather(config: &Config, ports: &Ports, metrics: &Metrics) ->
 }
 
 fn objects(view: &View) -> serde_json::Value {
-    let nodes = view.nodes().values().cloned().map(Object::Node);
-    let routers = view.routers().values().cloned().map(Object::Router);
-    let networks = view.networks().values().cloned().map(Object::Network);
-    let ports = view.ports().values().cloned().map(Object::Port);
-    let all: Vec<Object> = nodes.chain(routers).chain(networks).chain(ports).collect();
+    let all: Vec<Object> = view.objects().collect();
     json!({"fabric": view.fabric(), "objects": all})
 }
 

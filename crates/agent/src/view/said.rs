@@ -110,9 +110,9 @@ impl Said {
 
     fn changes_nothing(&self, change: &Change) -> bool {
         match change {
-            Change::Put(object) => object_of(&self.view, &object.key()).as_ref() == Some(object),
+            Change::Put(object) => self.view.object(&object.key()).as_ref() == Some(object),
             Change::Delete(Key::Node(name)) if name == self.view.node() => true,
-            Change::Delete(key) => object_of(&self.view, key).is_none(),
+            Change::Delete(key) => self.view.object(key).is_none(),
         }
     }
 }
@@ -161,30 +161,8 @@ fn check_blocks(view: &View, node: &Node) -> Result<(), Invalid> {
     Ok(())
 }
 
-fn object_of(view: &View, key: &Key) -> Option<Object> {
-    match key {
-        Key::Node(name) => view.nodes().get(name).cloned().map(Object::Node),
-        Key::Router(name) => view.routers().get(name).cloned().map(Object::Router),
-        Key::Network(name) => view.networks().get(name).cloned().map(Object::Network),
-        Key::Port(key) => view.ports().get(key).cloned().map(Object::Port),
-        Key::Service(name) => view.services().get(name).cloned().map(Object::Service),
-        Key::Endpoints(key) => {
-            let slices = view.endpoints().get(&key.service);
-            slices.and_then(|slices| slices.get(&key.slice)).cloned().map(Object::Endpoints)
-        }
-    }
-}
-
 fn objects(view: &View) -> BTreeMap<Key, Object> {
-    let nodes = view.nodes().values().cloned().map(Object::Node);
-    let routers = view.routers().values().cloned().map(Object::Router);
-    let networks = view.networks().values().cloned().map(Object::Network);
-    let ports = view.ports().values().cloned().map(Object::Port);
-    let services = view.services().values().cloned().map(Object::Service);
-    let slices = view.endpoints().values().flat_map(BTreeMap::values);
-    let endpoints = slices.cloned().map(Object::Endpoints);
-    let all = nodes.chain(routers).chain(networks).chain(ports).chain(services).chain(endpoints);
-    all.map(|object| (object.key(), object)).collect()
+    view.objects().map(|object| (object.key(), object)).collect()
 }
 
 /// The steps from one view to the next. What goes, and what gets another number, goes first: its

@@ -303,7 +303,8 @@ impl State {
             }
             Object::Port(port) => allocator.note_addresses(&port.network, &port.addresses),
             Object::Service(service) => allocator.note_service(&service.addresses),
-            Object::Endpoints(_) => {}
+            // They have no numbers of their own.
+            Object::Endpoints(_) | Object::Selection(_) | Object::Policy(_) | Object::Guard(_) => {}
         }
     }
 
@@ -316,7 +317,8 @@ impl State {
             Object::Network(network) => allocator.free_number(Number::Vni, network.vni.get()),
             Object::Port(port) => allocator.free_addresses(&port.network, &port.addresses),
             Object::Service(service) => allocator.free_service(&service.addresses),
-            Object::Endpoints(_) => {}
+            // They have no numbers of their own.
+            Object::Endpoints(_) | Object::Selection(_) | Object::Policy(_) | Object::Guard(_) => {}
         }
     }
 

@@ -7,7 +7,7 @@ use osier_fleet::client::{
     ViewUpdate, join,
 };
 use osier_fleet::{Fingerprint, Report, Ticket};
-use osier_model::{Change, NetworkName, NodeName, Object, Port, PortKey, View, ViewContent};
+use osier_model::{Change, NetworkName, NodeName, Port, PortKey, View, ViewContent};
 use serde_json::json;
 use std::net::IpAddr;
 use std::path::Path;
@@ -69,7 +69,7 @@ fn learn(view: &mut Option<View>, node: &NodeName, update: ViewUpdate) {
         ViewContent::Snapshot { fabric, objects } => (Some(fabric), objects, Vec::new()),
         ViewContent::Changes { fabric, changes } => {
             let known = view.as_ref().expect("all of it comes first");
-            (fabric, all_of(known), changes)
+            (fabric, known.objects().collect(), changes)
         }
     };
     if let Some(fabric) = fabric {
@@ -83,17 +83,6 @@ fn learn(view: &mut Option<View>, node: &NodeName, update: ViewUpdate) {
     for change in changes {
         view.apply(change).unwrap();
     }
-}
-
-fn all_of(view: &View) -> Vec<Object> {
-    let nodes = view.nodes().values().cloned().map(Object::Node);
-    let routers = view.routers().values().cloned().map(Object::Router);
-    let networks = view.networks().values().cloned().map(Object::Network);
-    let ports = view.ports().values().cloned().map(Object::Port);
-    let services = view.services().values().cloned().map(Object::Service);
-    let slices = view.endpoints().values().flat_map(|slices| slices.values().cloned());
-    let all = nodes.chain(routers).chain(networks).chain(ports).chain(services);
-    all.chain(slices.map(Object::Endpoints)).collect()
 }
 
 impl Agent {

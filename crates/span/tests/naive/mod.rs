@@ -35,7 +35,7 @@ pub(crate) fn view(objects: &Objects, node: &NodeName, fabric: &Fabric) -> View 
             service
                 .is_some_and(|s| if let Object::Service(s) = s { needs_service(s) } else { false })
         }
-        Object::Node(_) => true,
+        Object::Node(_) | Object::Selection(_) | Object::Policy(_) | Object::Guard(_) => true,
         Object::Router(router) => routers.contains(&router.name),
         Object::Network(network) => needs_network(network),
         Object::Port(port) => {
@@ -59,7 +59,12 @@ pub(crate) fn valid(objects: &Objects, before: &Objects) -> bool {
     let pairs = (0..all.len()).flat_map(|i| (0..i).map(move |j| (i, j)));
     let network = |p: &Port| networks(objects).find(|n| n.name == p.network);
     let known = objects.values().all(|object| match object {
-        Object::Node(_) | Object::Router(_) | Object::Endpoints(_) => true,
+        Object::Node(_)
+        | Object::Router(_)
+        | Object::Endpoints(_)
+        | Object::Selection(_)
+        | Object::Policy(_)
+        | Object::Guard(_) => true,
         Object::Service(s) => {
             let router = s.router.as_ref();
             let new = before.get(&object.key()) != Some(object);
