@@ -226,7 +226,8 @@ impl Compiler {
             | Key::Endpoints(_)
             | Key::Selection(_)
             | Key::Policy(_)
-            | Key::Guard(_) => {}
+            | Key::Guard(_)
+            | Key::Workload(_) => {}
         }
         owners
     }
@@ -279,7 +280,8 @@ impl Compiler {
                 | Key::Endpoints(_)
                 | Key::Selection(_)
                 | Key::Policy(_)
-                | Key::Guard(_),
+                | Key::Guard(_)
+                | Key::Workload(_),
             ) => {}
             Owner::Object(Key::Service(name)) => {
                 if let Some(service) = self.view.services().get(name)

@@ -47,7 +47,9 @@ impl Owner {
             // Endpoints are their Service's.
             Self::Object(Key::Service(_) | Key::Endpoints(_)) => 5,
             Self::Shared(_) => 6,
-            Self::Object(Key::Selection(_) | Key::Policy(_) | Key::Guard(_)) => 7,
+            Self::Object(Key::Selection(_) | Key::Policy(_) | Key::Guard(_) | Key::Workload(_)) => {
+                7
+            }
         }
     }
 
@@ -64,9 +66,9 @@ impl Owner {
             Self::Object(Key::Node(name)) => hash(name.as_str()),
             Self::Object(Key::Service(name)) => hash(name.as_str()),
             Self::Object(Key::Endpoints(key)) => hash(key.service.as_str()),
-            Self::Object(key @ (Key::Selection(_) | Key::Policy(_) | Key::Guard(_))) => {
-                hash(&key.to_string())
-            }
+            Self::Object(
+                key @ (Key::Selection(_) | Key::Policy(_) | Key::Guard(_) | Key::Workload(_)),
+            ) => hash(&key.to_string()),
             Self::Shared(shared) => hash(&shared.to_string()),
             Self::Object(Key::Port(key)) => match tag {
                 Some(tag) => tag.into(),

@@ -191,7 +191,11 @@ fn check(stored: &BTreeMap<String, Resource>, engine: &Engine) {
                     assert!(listeners.insert((*address, port.port)), "{address}");
                 }
             }
-            Object::Endpoints(_) | Object::Selection(_) | Object::Policy(_) | Object::Guard(_) => {}
+            Object::Endpoints(_)
+            | Object::Selection(_)
+            | Object::Policy(_)
+            | Object::Guard(_)
+            | Object::Workload(_) => {}
         }
     }
 }

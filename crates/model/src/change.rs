@@ -2,11 +2,11 @@
 
 use crate::error::Invalid;
 use crate::name::{
-    EndpointsKey, NamespaceName, NetworkName, NodeName, PolicyName, PortKey, RouterName,
-    ServiceName,
+    DeviceName, EndpointsKey, NamespaceName, NetworkName, NodeName, PolicyName, PortKey,
+    RouterName, ServiceName,
 };
 use crate::policy::{Guard, Policy, Selection, SelectionId};
-use crate::{Endpoints, Fabric, Network, Node, Port, Router, Service};
+use crate::{Endpoints, Fabric, Network, Node, Port, Router, Service, Workload};
 use serde::{Deserialize, Serialize};
 
 /// An object of the model.
@@ -25,6 +25,8 @@ pub enum Object {
     Policy(Policy),
     /// A namespace that has policies.
     Guard(Guard),
+    /// What a device is to policies.
+    Workload(Workload),
     /// A port.
     Port(Port),
     /// A Service.
@@ -50,6 +52,8 @@ pub enum Key {
     Policy(PolicyName),
     /// A namespace that has policies.
     Guard(NamespaceName),
+    /// What a device is to policies.
+    Workload(DeviceName),
     /// A port.
     Port(PortKey),
     /// A Service.
@@ -97,6 +101,7 @@ impl Object {
             Self::Selection(selection) => Key::Selection(selection.id),
             Self::Policy(policy) => Key::Policy(policy.name.clone()),
             Self::Guard(guard) => Key::Guard(guard.namespace.clone()),
+            Self::Workload(workload) => Key::Workload(workload.device.clone()),
             Self::Port(port) => Key::Port(port.key.clone()),
             Self::Service(service) => Key::Service(service.name.clone()),
             Self::Endpoints(endpoints) => Key::Endpoints(endpoints.key.clone()),
@@ -112,7 +117,7 @@ impl Object {
             Self::Service(service) => service.validate(),
             Self::Endpoints(endpoints) => endpoints.validate(),
             Self::Policy(policy) => policy.validate(),
-            Self::Router(_) | Self::Selection(_) | Self::Guard(_) => Ok(()),
+            Self::Router(_) | Self::Selection(_) | Self::Guard(_) | Self::Workload(_) => Ok(()),
         }
     }
 }
@@ -126,6 +131,7 @@ impl std::fmt::Display for Key {
             Self::Selection(id) => write!(f, "selection {id}"),
             Self::Policy(name) => write!(f, "policy {name}"),
             Self::Guard(namespace) => write!(f, "guard {namespace}"),
+            Self::Workload(device) => write!(f, "workload {device}"),
             Self::Port(key) => write!(f, "port {key}"),
             Self::Service(name) => write!(f, "service {name}"),
             Self::Endpoints(key) => write!(f, "endpoints {key}"),

@@ -79,6 +79,9 @@ pub enum Problem {
     /// Something that must be there and is not.
     #[error("{0} is missing")]
     Missing(&'static str),
+    /// Something that means nothing there.
+    #[error("{0} means nothing with {1}")]
+    Idle(&'static str, &'static str),
     /// A name of something that does not exist.
     #[error("there is no {kind} {name}")]
     Unknown {

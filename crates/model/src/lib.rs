@@ -26,8 +26,11 @@ mod policy;
 mod pool;
 mod port;
 mod router;
+mod selector;
 mod service;
+mod statement;
 mod view;
+mod workload;
 
 pub use change::{Change, Key, Object, ViewContent};
 pub use choice::{Backend, Candidates, Standpoint};
@@ -49,7 +52,13 @@ pub use policy::{
 pub use pool::{AddressPool, AllocateError, Pool};
 pub use port::{Limit, Limits, Port};
 pub use router::Router;
+pub use selector::{Labels, Selector};
 pub use service::{
     Endpoint, EndpointPort, EndpointState, Endpoints, Locality, Service, ServicePort, Transport,
 };
+pub use statement::{
+    NamedPort, PortChoice, Saying, StatedNamespace, StatedPeer, StatedPolicy, StatedPort,
+    StatedRule, StatedWorkload, Statement, StatementKey,
+};
 pub use view::{Fabric, PolicyMode, Tunnel, View};
+pub use workload::Workload;

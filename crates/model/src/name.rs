@@ -132,6 +132,29 @@ names! {
     InterfaceName: check_interface;
 }
 
+// === impl DeviceName ===
+
+impl DeviceName {
+    /// The namespace of a pod.
+    pub fn namespace(&self) -> Option<NamespaceName> {
+        namespace(&self.0)
+    }
+}
+
+// === impl PolicyName ===
+
+impl PolicyName {
+    /// The namespace that it is of.
+    pub fn namespace(&self) -> Option<NamespaceName> {
+        namespace(&self.0)
+    }
+}
+
+fn namespace(name: &str) -> Option<NamespaceName> {
+    let (namespace, _) = name.split_once(':')?;
+    NamespaceName::new(namespace).ok()
+}
+
 /// Which endpoints: one slice of those of one Service.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct EndpointsKey {

@@ -219,7 +219,7 @@ impl Block {
         self.cidr.contains(&address) && !self.except.iter().any(|e| e.contains(&address))
     }
 
-    fn check(&self) -> Result<(), (String, Problem)> {
+    pub(crate) fn check(&self) -> Result<(), (String, Problem)> {
         check_prefix(self.cidr).map_err(|problem| ("cidr".to_owned(), problem))?;
         for (i, except) in self.except.iter().enumerate() {
             let fail = |problem| Err((format!("except[{i}]"), problem));
@@ -248,7 +248,7 @@ impl PortRange {
         (self.first..=self.last).contains(&port)
     }
 
-    fn check(self) -> Result<(), Problem> {
+    pub(crate) fn check(self) -> Result<(), Problem> {
         let bounds = |found: u16, min: u16| Problem::Range {
             found: found.into(),
             min: min.into(),

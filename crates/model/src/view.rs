@@ -9,11 +9,12 @@ use crate::error::{Invalid, Problem};
 use crate::id::{Vni, VrfId};
 use crate::judge::Law;
 use crate::name::{
-    NamespaceName, NetworkName, NodeName, PolicyName, PortKey, RouterName, ServiceName, SliceName,
+    DeviceName, NamespaceName, NetworkName, NodeName, PolicyName, PortKey, RouterName, ServiceName,
+    SliceName,
 };
 use crate::network::{check_prefix, overlap};
 use crate::policy::{Guard, Policy, Selection, SelectionId};
-use crate::{Endpoints, Network, Node, Port, Router, Service};
+use crate::{Endpoints, Network, Node, Port, Router, Service, Workload};
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -68,6 +69,7 @@ pub struct View {
     selections: BTreeMap<SelectionId, Selection>,
     policies: BTreeMap<PolicyName, Policy>,
     guards: BTreeSet<NamespaceName>,
+    workloads: BTreeMap<DeviceName, Workload>,
     services: BTreeMap<ServiceName, Service>,
     endpoints: BTreeMap<ServiceName, BTreeMap<SliceName, Endpoints>>,
     /// Who refers to whom, so that a change finds what depends on it.
@@ -125,6 +127,7 @@ impl View {
             selections: BTreeMap::new(),
             policies: BTreeMap::new(),
             guards: BTreeSet::new(),
+            workloads: BTreeMap::new(),
             services: BTreeMap::new(),
             endpoints: BTreeMap::new(),
             networks_of: BTreeMap::new(),
@@ -180,6 +183,11 @@ impl View {
         &self.guards
     }
 
+    /// What devices of this node are to policies, by name.
+    pub fn workloads(&self) -> &BTreeMap<DeviceName, Workload> {
+        &self.workloads
+    }
+
     /// What connections are judged by.
     pub fn law(&self) -> Law<'_> {
         Law { policies: &self.policies, selections: &self.selections }
@@ -209,6 +217,7 @@ impl View {
             Key::Selection(id) => self.selections.get(id).cloned().map(Object::Selection),
             Key::Policy(name) => self.policies.get(name).cloned().map(Object::Policy),
             Key::Guard(name) => self.guards.get(name).cloned().map(guard),
+            Key::Workload(device) => self.workloads.get(device).cloned().map(Object::Workload),
             Key::Port(key) => self.ports.get(key).cloned().map(Object::Port),
             Key::Service(name) => self.services.get(name).cloned().map(Object::Service),
             Key::Endpoints(key) => {
@@ -230,7 +239,8 @@ impl View {
         let services = self.services.values().cloned().map(Object::Service);
         let slices = self.endpoints.values().flat_map(BTreeMap::values);
         let endpoints = slices.cloned().map(Object::Endpoints);
-        let law = selections.chain(policies).chain(guards);
+        let workloads = self.workloads.values().cloned().map(Object::Workload);
+        let law = selections.chain(policies).chain(guards).chain(workloads);
         nodes
             .chain(routers)
             .chain(networks)
@@ -341,6 +351,9 @@ impl View {
             Object::Guard(guard) => {
                 self.guards.insert(guard.namespace);
             }
+            Object::Workload(workload) => {
+                self.workloads.insert(workload.device.clone(), workload);
+            }
             Object::Service(service) => {
                 self.services.insert(service.name.clone(), service);
             }
@@ -388,6 +401,9 @@ impl View {
             }
             Key::Guard(namespace) => {
                 self.guards.remove(namespace);
+            }
+            Key::Workload(device) => {
+                self.workloads.remove(device);
             }
             Key::Service(name) => {
                 self.services.remove(name);

@@ -134,9 +134,6 @@ fn net(cluster: &Cluster, changes: Vec<Change>) -> Result<Vec<(Key, Option<Objec
         match change {
             Change::Put(object) => {
                 object.validate()?;
-                if let Object::Selection(_) | Object::Policy(_) | Object::Guard(_) = &object {
-                    return Err(Refused::Derived { object: object.key() });
-                }
                 last.insert(object.key(), Some(object));
             }
             Change::Delete(key) => {

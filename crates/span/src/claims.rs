@@ -186,9 +186,11 @@ pub(crate) fn claims_of(object: &Object, around: Around) -> Vec<(Field, Claim)> 
         Object::Network(network) => of_network(network, around),
         Object::Port(port) => of_port(port, around),
         Object::Service(service) => of_service(service, around.router),
-        Object::Endpoints(_) | Object::Selection(_) | Object::Policy(_) | Object::Guard(_) => {
-            Vec::new()
-        }
+        Object::Endpoints(_)
+        | Object::Selection(_)
+        | Object::Policy(_)
+        | Object::Guard(_)
+        | Object::Workload(_) => Vec::new(),
     }
 }
 

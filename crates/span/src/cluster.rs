@@ -5,12 +5,13 @@ use crate::claims::Claims;
 use crate::delta::{Delta, Deltas, Gathering, Ref, Step};
 use crate::domain::Domain;
 use crate::error::Refused;
+use crate::law::Law;
 use crate::service::{EndpointsSlot, ServiceSlot};
 use crate::shared::Shared;
 use crate::table::{Id, Table};
 use osier_model::{
-    Change, EndpointsKey, Fabric, InterfaceName, Invalid, Key, NetworkName, NodeName, Object,
-    PortKey, RouterName, ServiceName, View,
+    Change, DeviceName, EndpointsKey, Fabric, InterfaceName, Invalid, Key, NamespaceName,
+    NetworkName, NodeName, Object, PolicyName, PortKey, RouterName, SelectionId, ServiceName, View,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
@@ -29,6 +30,13 @@ pub struct Cluster {
     pub(crate) slices: FxHashMap<ServiceName, FxHashSet<Id>>,
     /// Services that every node knows.
     pub(crate) everywhere: FxHashSet<Id>,
+    pub(crate) selections: Table<SelectionId, Option<Arc<Shared>>>,
+    pub(crate) policies: Table<PolicyName, Option<Arc<Shared>>>,
+    pub(crate) guards: Table<NamespaceName, Option<Arc<Shared>>>,
+    pub(crate) workloads: Table<DeviceName, Option<Arc<Shared>>>,
+    /// Workloads by node, also of one that is not there yet.
+    pub(crate) workloads_at: FxHashMap<NodeName, FxHashSet<Id>>,
+    pub(crate) law: Law,
     pub(crate) claims: Claims,
     /// The network with the default number.
     pub(crate) default: Option<Id>,
@@ -117,7 +125,9 @@ impl Cluster {
     /// How many objects there are.
     pub fn len(&self) -> usize {
         let joined = self.nodes.len() + self.routers.len() + self.networks.len();
-        joined + self.ports.len() + self.services.len() + self.endpoints.len()
+        let law = self.selections.len() + self.policies.len() + self.guards.len();
+        let law = law + self.workloads.len();
+        joined + law + self.ports.len() + self.services.len() + self.endpoints.len()
     }
 
     /// Whether there are none.
@@ -144,6 +154,7 @@ impl Cluster {
         let batch = Batch::place(self, changes)?;
         let mut gathering = Gathering::default();
         self.enact(&batch, &mut gathering);
+        self.enact_law(&batch, &mut gathering);
         let deltas = self.deltas(&batch, gathering);
         batch.finish(self);
         Ok(deltas)
@@ -159,6 +170,7 @@ impl Cluster {
         for service in &self.everywhere {
             self.each_of_service(*service, &mut |object| refs.push(object));
         }
+        self.each_of_law(id, |object| refs.push(object));
         let objects = refs.into_iter().filter_map(|at| self.shared(at).cloned()).collect();
         Some(NodeView { node: node.clone(), fabric: self.fabric.clone(), objects })
     }
@@ -198,7 +210,10 @@ impl Cluster {
             Key::Node(name) => self.nodes.id(name).map(Ref::Node),
             Key::Router(name) => self.routers.id(name).map(Ref::Router),
             Key::Network(name) => self.networks.id(name).map(Ref::Network),
-            Key::Selection(_) | Key::Policy(_) | Key::Guard(_) => None,
+            Key::Selection(id) => self.selections.id(id).map(Ref::Selection),
+            Key::Policy(name) => self.policies.id(name).map(Ref::Policy),
+            Key::Guard(namespace) => self.guards.id(namespace).map(Ref::Guard),
+            Key::Workload(device) => self.workloads.id(device).map(Ref::Workload),
             Key::Port(key) => self.ports.id(key).map(Ref::Port),
             Key::Service(name) => self.services.id(name).map(Ref::Service),
             Key::Endpoints(key) => self.endpoints.id(key).map(Ref::Endpoints),
@@ -213,6 +228,10 @@ impl Cluster {
             Ref::Port(id) => self.ports[id].shared.as_ref(),
             Ref::Service(id) => self.services[id].shared.as_ref(),
             Ref::Endpoints(id) => self.endpoints[id].shared.as_ref(),
+            Ref::Selection(id) => self.selections[id].as_ref(),
+            Ref::Policy(id) => self.policies[id].as_ref(),
+            Ref::Guard(id) => self.guards[id].as_ref(),
+            Ref::Workload(id) => self.workloads[id].as_ref(),
         }
     }
 
@@ -224,6 +243,10 @@ impl Cluster {
             Ref::Port(id) => self.ports[id].shared = shared,
             Ref::Service(id) => self.services[id].shared = shared,
             Ref::Endpoints(id) => self.endpoints[id].shared = shared,
+            Ref::Selection(id) => self.selections[id] = shared,
+            Ref::Policy(id) => self.policies[id] = shared,
+            Ref::Guard(id) => self.guards[id] = shared,
+            Ref::Workload(id) => self.workloads[id] = shared,
         }
     }
 
@@ -233,9 +256,10 @@ impl Cluster {
             Key::Node(name) => Ref::Node(self.nodes.insert(name, NodeSlot::default())),
             Key::Router(name) => Ref::Router(self.routers.insert(name, RouterSlot::default())),
             Key::Network(name) => Ref::Network(self.networks.insert(name, NetworkSlot::default())),
-            Key::Selection(_) | Key::Policy(_) | Key::Guard(_) => {
-                unreachable!("what follows from other objects is refused before")
-            }
+            Key::Selection(id) => Ref::Selection(self.selections.insert(id, None)),
+            Key::Policy(name) => Ref::Policy(self.policies.insert(name, None)),
+            Key::Guard(namespace) => Ref::Guard(self.guards.insert(namespace, None)),
+            Key::Workload(device) => Ref::Workload(self.workloads.insert(device, None)),
             Key::Port(key) => Ref::Port(self.ports.insert(key, PortSlot::default())),
             Key::Service(name) => {
                 let slot = ServiceSlot::new(name.clone());
@@ -252,7 +276,10 @@ impl Cluster {
             Key::Node(name) => self.nodes.remove(name),
             Key::Router(name) => self.routers.remove(name),
             Key::Network(name) => self.networks.remove(name),
-            Key::Selection(_) | Key::Policy(_) | Key::Guard(_) => {}
+            Key::Selection(id) => self.selections.remove(id),
+            Key::Policy(name) => self.policies.remove(name),
+            Key::Guard(namespace) => self.guards.remove(namespace),
+            Key::Workload(device) => self.workloads.remove(device),
             Key::Port(key) => self.ports.remove(key),
             Key::Service(name) => self.services.remove(name),
             Key::Endpoints(key) => self.endpoints.remove(key),
@@ -295,6 +322,11 @@ impl Cluster {
                 }
             }
             Object::Endpoints(endpoints) => self.intern_endpoints(endpoints),
+            Object::Workload(workload) => {
+                if let Some(name) = self.nodes.key(&workload.node) {
+                    workload.node = name.clone();
+                }
+            }
             Object::Node(_)
             | Object::Router(_)
             | Object::Selection(_)

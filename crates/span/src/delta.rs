@@ -87,6 +87,10 @@ pub(crate) enum Ref {
     Port(Id),
     Service(Id),
     Endpoints(Id),
+    Selection(Id),
+    Policy(Id),
+    Guard(Id),
+    Workload(Id),
 }
 
 /// Whether a node had an object before the change, and has it now.

@@ -48,6 +48,7 @@ impl Cluster {
                 Ref::Port(id) => self.enact_port(id, out),
                 Ref::Service(id) => self.enact_service(id, out),
                 Ref::Endpoints(id) => self.enact_endpoints(id, new, out),
+                Ref::Selection(_) | Ref::Policy(_) | Ref::Guard(_) | Ref::Workload(_) => {}
             }
         }
         for item in batch.items.iter().rev().filter(|item| item.now.is_none()) {
@@ -56,7 +57,11 @@ impl Cluster {
                 Ref::Service(id) => self.move_service(id, None, out),
                 Ref::Port(id) => self.unplace(id, out),
                 Ref::Network(id) => self.detach(id, out),
-                Ref::Router(_) => {}
+                Ref::Router(_)
+                | Ref::Selection(_)
+                | Ref::Policy(_)
+                | Ref::Guard(_)
+                | Ref::Workload(_) => {}
                 Ref::Node(id) => {
                     for (other, _) in self.nodes.iter().filter(|(other, _)| *other != id) {
                         out.lose(other, item.at);

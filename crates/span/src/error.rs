@@ -9,12 +9,6 @@ pub enum Refused {
     /// An object that cannot be, alone or beside the others.
     #[error(transparent)]
     Invalid(#[from] Invalid),
-    /// An object that only the cluster itself makes.
-    #[error("{object} follows from other objects: nobody puts it")]
-    Derived {
-        /// Which one.
-        object: Key,
-    },
     /// An object cannot go while another refers to it.
     #[error("{object} cannot go: {by} needs it")]
     InUse {

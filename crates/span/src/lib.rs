@@ -11,6 +11,10 @@
 //! the default network it needs only its own ports: the others are behind their nodes' blocks. It
 //! knows the Services of its domains' routers, with all their endpoints, and those of no named router.
 //!
+//! Policies reach the nodes that have somebody whom they are about, or whom those may send to; a
+//! node's own workloads only that node. What labels and selectors come to is for the [`Roster`] to
+//! find: a cluster knows identities.
+//!
 //! A change costs what it changes, times the nodes that must hear of it: counts and indices, never
 //! a scan of the cluster. An object is kept once and shared by all that send it.
 
@@ -20,6 +24,8 @@ mod cluster;
 mod delta;
 mod domain;
 mod error;
+mod law;
+mod roster;
 mod service;
 mod shared;
 mod table;
@@ -28,4 +34,5 @@ pub use claims::DEFAULT_VNI;
 pub use cluster::{Cluster, NodeView};
 pub use delta::{Delta, Deltas, Step, changes};
 pub use error::Refused;
+pub use roster::{Resolution, Roster, Traits};
 pub use shared::{Payload, Shared};

@@ -16,6 +16,7 @@ const ROUTERS: u8 = 3;
 const NETWORKS: u8 = 5;
 const PORTS: u8 = 9;
 const SERVICES: u8 = 4;
+const LAW: u8 = 4;
 
 fn object(value: Value) -> Object {
     serde_json::from_value(value).unwrap()
@@ -100,8 +101,51 @@ fn endpoints() -> impl Strategy<Value = Object> {
     })
 }
 
+fn law() -> impl Strategy<Value = Object> {
+    let members = prop::collection::btree_set(256..260_u32, 0..4);
+    let selection = (0..LAW, members).prop_map(|(id, members)| {
+        object(json!({"kind": "selection", "id": id, "members": members}))
+    });
+    let policy = (0..LAW, 0..LAW, 0..LAW, 0..5_u8).prop_map(|(n, subjects, peers, egress)| {
+        let mut value = json!({"kind": "policy", "name": format!("shop:p{n}"), "subjects": subjects,
+            "ingress": [{"peers": [{"selection": (peers + 1) % LAW}]}]});
+        match egress {
+            0 => {}
+            1 => value["egress"] = json!([{}]),
+            2 => {
+                let port = json!({"range": {"first": 1, "last": 1}, "of": peers});
+                value["egress"] = json!([{"ports": [port]}]);
+            }
+            _ => {
+                let peers = json!([{"selection": peers}, {"block": {"cidr": "10.0.0.0/8"}}]);
+                value["egress"] = json!([{"peers": peers}]);
+            }
+        }
+        object(value)
+    });
+    let guard =
+        (0..LAW).prop_map(|n| object(json!({"kind": "guard", "namespace": format!("space{n}")})));
+    let workload = (0..PORTS, 0..=NODES, 256..260_u32).prop_map(|(n, node, identity)| {
+        object(
+            json!({"kind": "workload", "device": format!("shop:w{n}"), "node": format!("n{node}"),
+            "identity": identity}),
+        )
+    });
+    prop_oneof![3 => selection, 3 => policy, 1 => guard, 5 => workload]
+}
+
+fn lawless() -> impl Strategy<Value = Value> {
+    prop_oneof![
+        (0..LAW).prop_map(|id| json!({"kind": "selection", "name": id})),
+        (0..LAW).prop_map(|n| json!({"kind": "policy", "name": format!("shop:p{n}")})),
+        (0..LAW).prop_map(|n| json!({"kind": "guard", "name": format!("space{n}")})),
+        (0..PORTS).prop_map(|n| json!({"kind": "workload", "name": format!("shop:w{n}")})),
+        (0..PORTS).prop_map(|n| json!({"kind": "workload", "name": format!("shop:w{n}")})),
+    ]
+}
+
 fn change() -> impl Strategy<Value = Change> {
-    let put = prop_oneof![2 => node(), 2 => router(), 4 => network(), 8 => port(), 4 => service(), 4 => endpoints()];
+    let put = prop_oneof![2 => node(), 2 => router(), 4 => network(), 8 => port(), 4 => service(), 4 => endpoints(), 12 => law()];
     let gone = prop_oneof![
         (0..NODES).prop_map(|n| json!({"kind": "node", "name": format!("n{n}")})),
         (0..ROUTERS).prop_map(|n| json!({"kind": "router", "name": format!("r{n}")})),
@@ -115,6 +159,9 @@ fn change() -> impl Strategy<Value = Change> {
         (0..SERVICES).prop_map(|n| json!({"kind": "service", "name": format!("s{n}")})),
         (0..SERVICES, 0..3_u8).prop_map(|(n, slice)| json!({"kind": "endpoints",
             "name": {"service": format!("s{n}"), "slice": format!("s{n}-{slice}")}})),
+        lawless(),
+        lawless(),
+        lawless(),
     ];
     let gone = gone.prop_map(|key| Change::Delete(serde_json::from_value::<Key>(key).unwrap()));
     prop_oneof![3 => put.prop_map(Change::Put), 1 => gone]
@@ -215,13 +262,7 @@ fn run(first: Vec<Change>, batches: Vec<Vec<Change>>) -> Result<(), TestCaseErro
             let fresh = cluster.view_of(&name).unwrap();
             prop_assert_eq!(&views[&name], &plain, "deltas of {}", name);
             prop_assert_eq!(fresh.view().unwrap(), plain, "view of {}", name);
-            let count = fresh.view().unwrap();
-            let count = count.nodes().len()
-                + count.routers().len()
-                + count.networks().len()
-                + count.ports().len()
-                + count.services().len()
-                + count.endpoints().values().map(BTreeMap::len).sum::<usize>();
+            let count = fresh.view().unwrap().objects().count();
             prop_assert_eq!(fresh.objects.len(), count, "an object stands twice");
         }
     }

@@ -187,9 +187,6 @@ impl From<Refused> for ApiError {
                     invalid.problem.to_string(),
                 )
             }
-            Refused::Derived { object } => {
-                Self::invalid(&capitalised(&object.to_string()), "", refused.to_string())
-            }
             Refused::InUse { object, .. } | Refused::ReachInUse { object, .. } => {
                 let object = capitalised(&object.to_string());
                 let said = refused.to_string();

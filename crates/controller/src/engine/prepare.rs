@@ -304,7 +304,11 @@ impl State {
             Object::Port(port) => allocator.note_addresses(&port.network, &port.addresses),
             Object::Service(service) => allocator.note_service(&service.addresses),
             // They have no numbers of their own.
-            Object::Endpoints(_) | Object::Selection(_) | Object::Policy(_) | Object::Guard(_) => {}
+            Object::Endpoints(_)
+            | Object::Selection(_)
+            | Object::Policy(_)
+            | Object::Guard(_)
+            | Object::Workload(_) => {}
         }
     }
 
@@ -318,7 +322,11 @@ impl State {
             Object::Port(port) => allocator.free_addresses(&port.network, &port.addresses),
             Object::Service(service) => allocator.free_service(&service.addresses),
             // They have no numbers of their own.
-            Object::Endpoints(_) | Object::Selection(_) | Object::Policy(_) | Object::Guard(_) => {}
+            Object::Endpoints(_)
+            | Object::Selection(_)
+            | Object::Policy(_)
+            | Object::Guard(_)
+            | Object::Workload(_) => {}
         }
     }
 

@@ -1,6 +1,9 @@
 //! The span and the rules by their definitions, with loops over everything.
 
-use osier_model::{Fabric, Key, Network, NodeName, Object, Port, Reach, Service, Transport, View};
+use osier_model::{
+    Fabric, Key, Network, NodeName, Object, Peer, Policy, Port, Reach, SelectionId, Service,
+    Transport, View,
+};
 use osier_span::DEFAULT_VNI;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -13,6 +16,28 @@ fn networks(objects: &Objects) -> impl Iterator<Item = &Network> {
 
 fn ports(objects: &Objects) -> impl Iterator<Item = &Port> {
     objects.values().filter_map(|o| if let Object::Port(p) = o { Some(p) } else { None })
+}
+
+fn policies(objects: &Objects) -> impl Iterator<Item = &Policy> {
+    objects.values().filter_map(|o| if let Object::Policy(p) = o { Some(p) } else { None })
+}
+
+/// Whether one of a node's workloads is a policy's subject, or one whom its subjects may send to.
+fn needs_policy(objects: &Objects, node: &NodeName, policy: &Policy) -> bool {
+    let is_here = |id: SelectionId| {
+        let Some(Object::Selection(selection)) = objects.get(&Key::Selection(id)) else {
+            return false;
+        };
+        objects.values().any(|o| {
+            matches!(o, Object::Workload(w) if w.node == *node && selection.members.contains(&w.identity))
+        })
+    };
+    let rules = policy.egress.iter().flatten();
+    is_here(policy.subjects)
+        || rules.into_iter().any(|rule| match &rule.peers {
+            Some(peers) => peers.iter().any(|p| matches!(p, Peer::Selection(id) if is_here(*id))),
+            None => rule.ports.iter().flatten().any(|port| port.of.is_some_and(is_here)),
+        })
 }
 
 /// What a node must know.
@@ -35,7 +60,12 @@ pub(crate) fn view(objects: &Objects, node: &NodeName, fabric: &Fabric) -> View 
             service
                 .is_some_and(|s| if let Object::Service(s) = s { needs_service(s) } else { false })
         }
-        Object::Node(_) | Object::Selection(_) | Object::Policy(_) | Object::Guard(_) => true,
+        Object::Node(_) | Object::Guard(_) => true,
+        Object::Workload(workload) => workload.node == *node,
+        Object::Policy(policy) => needs_policy(objects, node, policy),
+        Object::Selection(selection) => policies(objects).any(|policy| {
+            policy.selections().contains(&selection.id) && needs_policy(objects, node, policy)
+        }),
         Object::Router(router) => routers.contains(&router.name),
         Object::Network(network) => needs_network(network),
         Object::Port(port) => {
@@ -64,7 +94,8 @@ pub(crate) fn valid(objects: &Objects, before: &Objects) -> bool {
         | Object::Endpoints(_)
         | Object::Selection(_)
         | Object::Policy(_)
-        | Object::Guard(_) => true,
+        | Object::Guard(_)
+        | Object::Workload(_) => true,
         Object::Service(s) => {
             let router = s.router.as_ref();
             let new = before.get(&object.key()) != Some(object);

@@ -1,0 +1,287 @@
+//! Random namespaces, workloads and policies, said in any order, piece by piece and taken back: what
+//! the roster makes of them judges as a plain evaluator over labels does, a roster that heard all of
+//! it at once judges the same, and no number ever stands for two things.
+#![allow(clippy::unwrap_used, reason = "a panic is the report")]
+
+use osier_model::{
+    Change, Direction, Identity, Key, Labels, Law, Object, Party, PortChoice, Saying, StatedPeer,
+    StatedPolicy, StatedRule, StatedWorkload, Statement, StatementKey, Talk, Transport, Verdict,
+};
+use osier_span::{Resolution, Roster, Traits};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+const NAMESPACES: [&str; 3] = ["a", "b", "c"];
+const KEYS: [&str; 3] = ["app", "tier", "env"];
+const VALUES: [&str; 3] = ["x", "y", "z"];
+
+fn labels() -> impl Strategy<Value = Labels> {
+    let label = (0..3_usize, 0..3_usize);
+    prop::collection::vec(label, 0..3).prop_map(|labels| {
+        labels.into_iter().map(|(k, v)| (KEYS[k].to_owned(), VALUES[v].to_owned())).collect()
+    })
+}
+
+fn selector() -> impl Strategy<Value = osier_model::Selector> {
+    let expression = (0..3_usize, 0..4_u8, prop::collection::vec(0..3_usize, 1..3));
+    (labels(), prop::collection::vec(expression, 0..2)).prop_map(|(labels, expressions)| {
+        let expression = |(key, operator, values): (usize, u8, Vec<usize>)| {
+            let operator = ["In", "NotIn", "Exists", "DoesNotExist"][usize::from(operator)];
+            let values: Vec<&str> = values.into_iter().map(|v| VALUES[v]).collect();
+            let values = if operator.ends_with("In") { json!(values) } else { json!([]) };
+            json!({"key": KEYS[key], "operator": operator, "values": values})
+        };
+        let expressions: Vec<Value> = expressions.into_iter().map(expression).collect();
+        serde_json::from_value(json!({"matchLabels": labels, "matchExpressions": expressions}))
+            .unwrap()
+    })
+}
+
+fn workload() -> impl Strategy<Value = Statement> {
+    let ports = prop::collection::vec((0..2_usize, 80..82_u16), 0..2);
+    (0..3_usize, 0..4_u8, labels(), ports).prop_map(|(namespace, n, labels, ports)| {
+        let named = |(name, port): (usize, u16)| osier_model::NamedPort {
+            name: ["web", "admin"][name].to_owned(),
+            transport: Transport::Tcp,
+            port,
+        };
+        Statement::Workload(StatedWorkload {
+            device: format!("{}:p{n}", NAMESPACES[namespace]).parse().unwrap(),
+            node: Some("n1".parse().unwrap()),
+            labels,
+            ports: ports.into_iter().map(named).collect(),
+        })
+    })
+}
+
+fn rule() -> impl Strategy<Value = StatedRule> {
+    let peer = (prop::option::of(selector()), selector())
+        .prop_map(|(namespaces, labels)| StatedPeer::Workloads { namespaces, labels });
+    let port = prop_oneof![
+        Just(PortChoice::Any),
+        (80..82_u16).prop_map(|p| PortChoice::Numbers(osier_model::PortRange::one(p))),
+        (0..2_usize).prop_map(|n| PortChoice::Named(["web", "admin"][n].to_owned())),
+    ];
+    let port = port.prop_map(|port| osier_model::StatedPort { transport: Transport::Tcp, port });
+    let peers = prop::option::of(prop::collection::vec(peer, 0..3));
+    let ports = prop::option::of(prop::collection::vec(port, 0..3));
+    (peers, ports).prop_map(|(peers, ports)| StatedRule { peers, ports })
+}
+
+fn policy() -> impl Strategy<Value = Statement> {
+    let rules = || prop::option::of(prop::collection::vec(rule(), 0..3));
+    (0..3_usize, 0..3_u8, selector(), rules(), rules()).prop_map(
+        |(namespace, n, subjects, ingress, egress)| {
+            let name = format!("{}:q{n}", NAMESPACES[namespace]).parse().unwrap();
+            Statement::Policy(StatedPolicy { name, subjects, ingress, egress })
+        },
+    )
+}
+
+fn namespace() -> impl Strategy<Value = Statement> {
+    (0..3_usize, labels()).prop_map(|(n, labels)| {
+        let name = NAMESPACES[n].parse().unwrap();
+        Statement::Namespace(osier_model::StatedNamespace { name, labels })
+    })
+}
+
+fn saying() -> impl Strategy<Value = Saying> {
+    let statement = || prop_oneof![4 => workload(), 2 => policy(), 1 => namespace()];
+    prop_oneof![
+        3 => statement().prop_map(Saying::Put),
+        1 => statement().prop_map(|s| Saying::Delete(s.key())),
+    ]
+}
+
+/// What was said, and what nodes know of it.
+#[derive(Default)]
+struct World {
+    said: BTreeMap<StatementKey, Statement>,
+    objects: BTreeMap<Key, Object>,
+    numbers: BTreeMap<Identity, Arc<Traits>>,
+}
+
+impl World {
+    fn hear(&mut self, roster: &mut Roster, sayings: Vec<Saying>) {
+        for saying in &sayings {
+            match saying {
+                Saying::Put(said) => drop(self.said.insert(said.key(), said.clone())),
+                Saying::Delete(key) => drop(self.said.remove(key)),
+            }
+        }
+        let Resolution { changes, given, .. } = roster.hear(sayings);
+        for (identity, traits) in given {
+            let before = self.numbers.insert(identity, traits);
+            assert!(before.is_none(), "{identity:?} was given twice");
+        }
+        for change in changes {
+            match change {
+                Change::Put(object) => drop(self.objects.insert(object.key(), object)),
+                Change::Delete(key) => drop(self.objects.remove(&key)),
+            }
+        }
+    }
+
+    fn workloads(&self) -> impl Iterator<Item = &StatedWorkload> {
+        self.said
+            .values()
+            .filter_map(|s| if let Statement::Workload(w) = s { Some(w) } else { None })
+    }
+
+    fn policies(&self) -> impl Iterator<Item = &StatedPolicy> {
+        self.said.values().filter_map(|s| if let Statement::Policy(p) = s { Some(p) } else { None })
+    }
+
+    /// By numbers, as nodes do.
+    fn by_identity(&self, from: &StatedWorkload, to: &StatedWorkload, port: u16) -> (bool, bool) {
+        let (mut policies, mut selections) = (BTreeMap::new(), BTreeMap::new());
+        for object in self.objects.values().cloned() {
+            match object {
+                Object::Policy(policy) => drop(policies.insert(policy.name.clone(), policy)),
+                Object::Selection(selection) => drop(selections.insert(selection.id, selection)),
+                _ => {}
+            }
+        }
+        let party = |w: &StatedWorkload| {
+            let known = match &self.objects[&Key::Workload(w.device.clone())] {
+                Object::Workload(known) => known.identity,
+                _ => Identity::ANY,
+            };
+            Party { identity: known, address: "10.0.0.1".parse().unwrap() }
+        };
+        let talk = Talk { from: party(from), to: party(to), port: Some((Transport::Tcp, port)) };
+        let judged = Law { policies: &policies, selections: &selections }.judge(&talk);
+        let passes = |verdict: &Verdict| !matches!(verdict, Verdict::Denied(_));
+        (passes(&judged.egress), passes(&judged.ingress))
+    }
+
+    /// By labels, rule by rule.
+    fn by_labels(&self, from: &StatedWorkload, to: &StatedWorkload, port: u16) -> (bool, bool) {
+        let side = |direction, subject: &StatedWorkload, peer: &StatedWorkload| {
+            let about: Vec<_> = self
+                .policies()
+                .filter(|p| p.namespace() == subject.device.namespace())
+                .filter(|p| p.subjects.takes(&subject.labels) && p.rules(direction).is_some())
+                .collect();
+            let lets = |policy: &&StatedPolicy| {
+                let rules = policy.rules(direction).unwrap();
+                rules.iter().any(|rule| self.lets(policy, rule, peer, to, port))
+            };
+            about.is_empty() || about.iter().any(lets)
+        };
+        (side(Direction::Egress, from, to), side(Direction::Ingress, to, from))
+    }
+
+    fn lets(
+        &self,
+        policy: &StatedPolicy,
+        rule: &StatedRule,
+        peer: &StatedWorkload,
+        to: &StatedWorkload,
+        port: u16,
+    ) -> bool {
+        let namespace = peer.device.namespace().unwrap();
+        let around = match self.said.get(&StatementKey::Namespace(namespace.clone())) {
+            Some(Statement::Namespace(said)) => said.labels.clone(),
+            _ => Labels::new(),
+        };
+        let is_peer = |stated: &StatedPeer| match stated {
+            StatedPeer::Workloads { namespaces, labels } => {
+                let there = match namespaces {
+                    Some(like) => like.takes(&around),
+                    None => policy.namespace().as_ref() == Some(&namespace),
+                };
+                there && labels.takes(&peer.labels)
+            }
+            StatedPeer::Block(_) => false,
+        };
+        let is_port = |stated: &osier_model::StatedPort| match &stated.port {
+            PortChoice::Any => true,
+            PortChoice::Numbers(range) => range.contains(port),
+            PortChoice::Named(name) => to.ports.iter().any(|p| p.name == *name && p.port == port),
+        };
+        rule.peers.as_ref().is_none_or(|peers| peers.iter().any(is_peer))
+            && rule.ports.as_ref().is_none_or(|ports| ports.iter().any(is_port))
+    }
+
+    fn check(&self) -> Result<(), TestCaseError> {
+        for from in self.workloads() {
+            for to in self.workloads() {
+                for port in [80, 81] {
+                    let (plain, known) =
+                        (self.by_labels(from, to, port), self.by_identity(from, to, port));
+                    prop_assert_eq!(known, plain, "{} to {}:{}", from.device, to.device, port);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn numbers_judge_as_labels_do(batches in prop::collection::vec(prop::collection::vec(saying(), 1..4), 1..25)) {
+        let (mut roster, mut world) = (Roster::default(), World::default());
+        for batch in batches {
+            world.hear(&mut roster, batch);
+            world.check()?;
+        }
+        // A start: what was given is recalled, and all is said at once.
+        let mut again = Roster::default();
+        for (identity, traits) in &world.numbers {
+            again.recall(*identity, traits.as_ref().clone());
+        }
+        let mut fresh = World::default();
+        fresh.hear(&mut again, world.said.values().cloned().map(Saying::Put).collect());
+        fresh.check()?;
+        for workload in world.workloads() {
+            let (was, now) = (roster.identity_of(&workload.device), again.identity_of(&workload.device));
+            // Those that were split have one of their numbers; others keep theirs.
+            let same = roster.traits_of(was.unwrap()) == again.traits_of(now.unwrap());
+            prop_assert!(same, "{}", workload.device);
+        }
+        prop_assert!(fresh.numbers.is_empty(), "nobody needed a new number");
+    }
+}
+
+#[test]
+fn who_left_is_remembered_and_who_is_alike_costs_nothing() {
+    let mut roster = Roster::default();
+    let put = |n: u32, labels: Value| {
+        Saying::Put(Statement::Workload(StatedWorkload {
+            device: format!("shop:p{n}").parse().unwrap(),
+            node: Some("n1".parse().unwrap()),
+            labels: serde_json::from_value(labels).unwrap(),
+            ports: Vec::new(),
+        }))
+    };
+    let subjects: osier_model::Selector =
+        serde_json::from_value(json!({"matchLabels": {"app": "web"}})).unwrap();
+    let name = "shop:web".parse().unwrap();
+    let policy = StatedPolicy { name, subjects, ingress: Some(Vec::new()), egress: None };
+    roster.hear(vec![
+        Saying::Put(Statement::Policy(policy)),
+        put(1, json!({"app": "web", "n": "1"})),
+    ]);
+    let identity = roster.identity_of(&"shop:p1".parse().unwrap());
+    // Another like it, and its going, is known to its node alone.
+    let told = roster.hear(vec![put(2, json!({"app": "web", "n": "2"}))]);
+    assert_eq!((told.changes.len(), told.given.len()), (1, 0));
+    let gone =
+        |n: u32| Saying::Delete(StatementKey::Workload(format!("shop:p{n}").parse().unwrap()));
+    assert_eq!(roster.hear(vec![gone(1)]).changes.len(), 1);
+    assert_eq!(roster.hear(vec![gone(2)]).changes.len(), 1);
+    roster.hear(vec![put(3, json!({"app": "web"}))]);
+    assert_eq!(roster.identity_of(&"shop:p3".parse().unwrap()), identity);
+    // Many who are no longer there are forgotten, and their numbers are not given to others.
+    let mut retired = Vec::new();
+    for n in 10..1000 {
+        roster.hear(vec![put(n, json!({"app": n.to_string()}))]);
+        retired.extend(roster.hear(vec![gone(n)]).retired);
+    }
+    assert!(retired.len() > 800 && !retired.contains(&identity.unwrap()), "{}", retired.len());
+}
