@@ -6,6 +6,7 @@
 
 use crate::asks;
 use crate::config::Config;
+use crate::firewall::Reached;
 use crate::fixed::Fixed;
 use crate::gateway::{self, GatewayError};
 use crate::metrics::Metrics;
@@ -183,11 +184,10 @@ impl Follower {
 
     /// Makes the machine's own side as it should be, if something that it needs has changed.
     async fn settle(&mut self) {
-        if self.unsettled {
-            match self.set_up_gateway().await {
-                Ok(()) => self.unsettled = false,
-                Err(error) => warn!(error = %Chain(&error), "the gateway is not as it should be"),
-            }
+        if self.unsettled
+            && let Err(error) = self.set_up_gateway().await
+        {
+            warn!(error = %Chain(&error), "the gateway is not as it should be");
         }
     }
 
@@ -223,12 +223,14 @@ impl Follower {
     }
 
     /// The interface, and the firewall.
-    async fn set_up_gateway(&self) -> Result<(), GatewayError> {
+    async fn set_up_gateway(&mut self) -> Result<(), GatewayError> {
         self.set_up_interface().await?;
         let (pods, published) = self.reached().await;
-        let set = self.ports.firewall().set_cluster(pods, published.node_ports).await;
+        let (own, node_ports) = (self.node.blocks.clone(), published.node_ports);
+        let set = self.ports.firewall().set_cluster(Reached { pods, own, node_ports }).await;
+        // Pods still reach one another and the node; what is missing is tried again.
+        self.unsettled = set.is_err();
         if let Err(error) = set {
-            // Pods still reach one another and the node.
             error!(error = %Chain(&error), "pods do not reach the outside");
         }
         Ok(())

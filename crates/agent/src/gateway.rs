@@ -3,16 +3,12 @@
 //! Pods leave the cluster by it and by the host's stack, with the machine's address if so
 //! configured: our nftables table does that, and nothing inside of the cluster is translated. The
 //! machine's own network card is not touched. What shall be is computed here as values; the kernel
-//! is asked by `netlink`, and nftables by its own tool, in one transaction.
+//! is asked by `netlink`, and nftables by its own tool, in one transaction (`firewall` says what).
 
-use crate::firewall::Exceptions;
 use crate::netlink::{self, HostInterface, HostRoute, NetlinkError};
-use crate::services::NodePort;
 use ipnet::IpNet;
-use osier_compiler::NODE_PORT_ADDRESSES;
 use osier_model::{Fabric, Mac, Node};
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::process::Stdio;
@@ -73,127 +69,9 @@ pub fn interface(node: &Node, prefixes: &[IpNet], mtu: u16) -> HostInterface {
     HostInterface { name: INTERFACE.to_owned(), mtu, addresses, neighbours, routes }
 }
 
-/// Our nftables table, anew, as one transaction. With `masquerade` what pods send outside gets the
-/// machine's address, but for those with an address among the exceptions; without, only theirs.
-pub fn nft_script(
-    pods: &[IpNet],
-    masquerade: bool,
-    exceptions: &Exceptions,
-    services: &BTreeSet<NodePort>,
-) -> String {
-    let mut script = String::from(
-        "add table inet osier\ndelete table inet osier\ntable inet osier {\n\
-         \tchain forward {\n\t\ttype filter hook forward priority filter - 5; policy accept;\n",
-    );
-    for address in &exceptions.hairpin {
-        let family = if address.is_ipv4() { "ip" } else { "ip6" };
-        // Writing to a string cannot fail.
-        let _ = writeln!(script, "\t\t{family} saddr {address} {family} daddr {address} drop");
-    }
-    script.push_str("\t\tiifname \"osier0\" accept\n\t\toifname \"osier0\" accept\n\t}\n");
-    script.push_str(&host_ports(&exceptions.host_ports));
-    script.push_str(&node_ports(services));
-    let exceptions = &exceptions.masquerade;
-    script.push_str(&way_back(pods));
-    if masquerade || !exceptions.is_empty() {
-        script.push_str(
-            "\tchain postrouting {\n\t\ttype nat hook postrouting priority srcnat; policy accept;\n",
-        );
-        for (family, v4) in [("ip", true), ("ip6", false)] {
-            let of_family = pods.iter().filter(|prefix| prefix.addr().is_ipv4() == v4);
-            let prefixes: Vec<String> = of_family.map(ToString::to_string).collect();
-            let some = exceptions.iter().filter(|address| address.is_ipv4() == v4);
-            let some: Vec<String> = some.map(ToString::to_string).collect();
-            if prefixes.is_empty() || !masquerade && some.is_empty() {
-                continue;
-            }
-            let (set, some) = (prefixes.join(", "), some.join(", "));
-            let whom = match (masquerade, some.as_str()) {
-                (true, "") => format!("{family} saddr {{ {set} }}"),
-                (true, _) => {
-                    format!("{family} saddr {{ {set} }} {family} saddr != {{ {some} }}")
-                }
-                (false, _) => format!("{family} saddr {{ {some} }}"),
-            };
-            // Writing to a string cannot fail.
-            let _ = writeln!(
-                script,
-                "\t\toifname != \"osier0\" {whom} {family} daddr != {{ {set} }} masquerade"
-            );
-        }
-        script.push_str("\t}\n");
-    }
-    script.push_str("}\n");
-    script
-}
-
-/// Chains that lead from ports of the machine to pods, for who comes from elsewhere and for the
-/// machine itself, also by its loopback address: what it sends from there gets an address that pods
-/// can answer to, and what pods send there is dropped before anything is translated.
-fn host_ports(rules: &BTreeSet<String>) -> String {
-    if rules.is_empty() {
-        return String::new();
-    }
-    let rules: String =
-        rules.iter().fold(String::new(), |rules, rule| rules + "\t\t" + rule + "\n");
-    format!(
-        "\tchain to-pods {{\n{rules}\t}}\n\
-         \tchain loopback-guard {{\n\t\ttype filter hook prerouting priority raw; policy accept;\n\
-         \t\tiifname \"osier0\" ip daddr 127.0.0.0/8 drop\n\t}}\n\
-         \tchain host-ports {{\n\t\ttype nat hook prerouting priority dstnat; policy accept;\n\
-         \t\tfib daddr type local jump to-pods\n\t}}\n\
-         \tchain host-ports-own {{\n\t\ttype nat hook output priority -100; policy accept;\n\
-         \t\tfib daddr type local jump to-pods\n\t}}\n\
-         \tchain from-loopback {{\n\t\ttype nat hook postrouting priority srcnat; policy accept;\n\
-         \t\toifname \"osier0\" ip saddr 127.0.0.0/8 masquerade\n\t}}\n"
-    )
-}
-
-/// Chains that lead from ports of the machine to Services: the switch does the rest. Not by the
-/// loopback address, which has no meaning there.
-fn node_ports(ports: &BTreeSet<NodePort>) -> String {
-    if ports.is_empty() {
-        return String::new();
-    }
-    let ports: Vec<String> = ports.iter().map(ToString::to_string).collect();
-    let [v4, v6] = NODE_PORT_ADDRESSES;
-    format!(
-        "\tset node-ports {{\n\t\ttype inet_proto . inet_service\n\t\telements = {{ {} }}\n\t}}\n\
-         \tchain to-services {{\n\
-         \t\tip daddr 127.0.0.0/8 return\n\t\tip6 daddr ::1 return\n\
-         \t\tmeta nfproto ipv4 meta l4proto . th dport @node-ports dnat ip to {v4}\n\
-         \t\tmeta nfproto ipv6 meta l4proto . th dport @node-ports dnat ip6 to {v6}\n\t}}\n\
-         \tchain node-ports-in {{\n\
-         \t\ttype nat hook prerouting priority dstnat; policy accept;\n\
-         \t\tfib daddr type local jump to-services\n\t}}\n\
-         \tchain node-ports-own {{\n\t\ttype nat hook output priority -100; policy accept;\n\
-         \t\tfib daddr type local jump to-services\n\t}}\n",
-        ports.join(", "),
-    )
-}
-
 /// Lets the machine reach pods from its loopback address, which has no meaning elsewhere otherwise.
 pub(crate) fn route_loopback() -> Result<(), NetlinkError> {
     netlink::write_sysctl(&format!("net/ipv4/conf/{INTERFACE}/route_localnet"), "1")
-}
-
-/// A chain for pods that reach a pod by an address that the machine translates (a port of the node,
-/// a service by kube-proxy): the answer must come back here to be translated too, and
-/// would go from pod to pod by the switch.
-fn way_back(pods: &[IpNet]) -> String {
-    let mut chain = String::from(
-        "\tchain way-back {\n\t\ttype nat hook postrouting priority srcnat; policy accept;\n",
-    );
-    for prefix in pods {
-        let family = if prefix.addr().is_ipv4() { "ip" } else { "ip6" };
-        // Writing to a string cannot fail.
-        let _ = writeln!(
-            chain,
-            "\t\toifname \"osier0\" {family} saddr {prefix} ct status dnat masquerade"
-        );
-    }
-    chain.push_str("\t}\n");
-    chain
 }
 
 /// Sets the interface and the machine's forwarding up. What is so already stays.
@@ -275,29 +153,5 @@ mod tests {
         assert_eq!(interface.routes.len(), 2);
         assert_eq!(interface.routes[0].source.unwrap().to_string(), "10.1.1.1");
         assert_eq!(interface.routes[1].via.to_string(), "fe80::1");
-    }
-
-    #[test]
-    fn only_what_leaves_the_cluster_is_translated() {
-        let pods = [node().blocks[0], "10.2.0.0/16".parse().unwrap(), node().blocks[1]];
-        let (nobody, none) = (Exceptions::default(), BTreeSet::new());
-        let script = nft_script(&pods, true, &nobody, &none);
-        let rule = "oifname != \"osier0\" ip saddr { 10.1.1.0/24, 10.2.0.0/16 } \
-                    ip daddr != { 10.1.1.0/24, 10.2.0.0/16 } masquerade";
-        assert!(script.contains(rule), "{script}");
-        assert!(!nft_script(&pods, false, &nobody, &none).contains("oifname != "));
-        assert!(
-            script.contains("oifname \"osier0\" ip saddr 10.2.0.0/16 ct status dnat masquerade")
-        );
-        // One pod that is not like the others.
-        let masquerade = BTreeSet::from(["10.1.1.9".parse().unwrap()]);
-        let hairpin = BTreeSet::from(["fd01::9".parse().unwrap()]);
-        let one = Exceptions { masquerade, hairpin, ..Exceptions::default() };
-        let script = nft_script(&pods, true, &one, &none);
-        assert!(script.contains(" ip saddr != { 10.1.1.9 } ip daddr !="), "{script}");
-        let script = nft_script(&pods, false, &one, &none);
-        assert!(script.contains("\"osier0\" ip saddr { 10.1.1.9 } ip daddr !="), "{script}");
-        let rule = "\t\tip6 saddr fd01::9 ip6 daddr fd01::9 drop\n\t\tiifname";
-        assert!(script.contains(rule), "{script}");
     }
 }

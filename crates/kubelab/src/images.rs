@@ -35,6 +35,8 @@ const USERLAND: &[&str] = &[
     "ping",
     "ss",
     "tcpdump",
+    // BusyBox' own crashes where it is linked statically and resolves a name.
+    "wget",
 ];
 const BUSYBOX_PROGRAM: &str = "/bin/busybox";
 const PATH: &str = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";

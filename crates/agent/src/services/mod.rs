@@ -16,11 +16,11 @@ use std::net::IpAddr;
 
 /// A port of the machine that leads to a Service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct NodePort {
+pub(crate) struct NodePort {
     /// What carries it.
-    pub transport: Transport,
+    pub(crate) transport: Transport,
     /// The number.
-    pub port: u16,
+    pub(crate) port: u16,
 }
 
 /// What a node says of a Service to those who balance load over nodes.

@@ -2,7 +2,7 @@
 
 use osier_testbed::Netns;
 use std::collections::BTreeMap;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream, UdpSocket};
 use std::time::Duration;
 
@@ -23,20 +23,42 @@ pub(crate) fn tcp(to: SocketAddr) -> io::Result<Answer> {
 
 /// Sends a datagram, and hears who is there.
 pub(crate) fn udp(to: SocketAddr) -> io::Result<Answer> {
+    datagram(to, 200)
+}
+
+/// One of so many bytes, which comes back whole.
+pub(crate) fn datagram(to: SocketAddr, size: usize) -> io::Result<Answer> {
     let any = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
     let socket = UdpSocket::bind(any)?;
     socket.connect(to)?;
-    ask_again(&socket)
+    exchange(&socket, size)
 }
 
 /// The same over a socket that was used before.
 pub(crate) fn ask_again(socket: &UdpSocket) -> io::Result<Answer> {
+    exchange(socket, 200)
+}
+
+fn exchange(socket: &UdpSocket, size: usize) -> io::Result<Answer> {
     socket.set_read_timeout(Some(TIMEOUT))?;
-    socket.send(&[b'?'; 200])?;
-    let mut answer = [0; 200];
+    socket.send(&vec![b'?'; size])?;
+    let mut answer = vec![0; size + 1];
     let length = socket.recv(&mut answer)?;
+    let odd = || io::Error::new(io::ErrorKind::InvalidData, format!("{length} of {size} bytes"));
+    (length == size).then_some(()).ok_or_else(odd)?;
     let text = String::from_utf8_lossy(&answer[..length]);
     parse(text.split('\n').next().unwrap_or_default())
+}
+
+/// Asks by HTTP: the answer's status.
+pub(crate) fn http_status(to: SocketAddr) -> io::Result<u16> {
+    let mut stream = TcpStream::connect_timeout(&to, TIMEOUT)?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: node\r\nConnection: close\r\n\r\n")?;
+    let mut said = String::new();
+    stream.read_to_string(&mut said)?;
+    let odd = || io::Error::new(io::ErrorKind::InvalidData, format!("it was said: {said:?}"));
+    said.split(' ').nth(1).and_then(|status| status.parse().ok()).ok_or_else(odd)
 }
 
 fn parse(said: &str) -> io::Result<Answer> {

@@ -171,6 +171,26 @@ fn a_client_stays_with_its_endpoint() {
     assert_eq!(names(), BTreeSet::from(["e2".to_owned()]));
 }
 
+/// Its time is over when it has made no connection for that long: then it is as good as new.
+#[test]
+fn a_client_whose_time_is_over_may_be_led_elsewhere() {
+    let stage = Stage::new();
+    let endpoints = [v4(stage.endpoint("e1")), v4(stage.endpoint("e2"))];
+    stage.tell(&[service("web", &[WEB], ", affinity: 1"), slice("web", &endpoints)]);
+    let mut names = BTreeSet::new();
+    wait_until("both endpoints", 3 * PATIENCE, || {
+        let said = stage.client.netns.within(|| ask::tcp(at(WEB, 80))).unwrap();
+        names.extend(said.map(|(name, _)| name));
+        if names.len() == 2 {
+            return Ok(());
+        }
+        // What is waited for is that time passes.
+        std::thread::sleep(Duration::from_millis(2500));
+        Err(format!("only {names:?}"))
+    })
+    .unwrap();
+}
+
 /// An agent that comes back forgets what went while it was away, and nothing else.
 #[test]
 fn what_went_while_the_agent_was_away_is_forgotten() {

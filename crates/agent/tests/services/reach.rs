@@ -173,8 +173,79 @@ fn local_traffic_keeps_its_source() {
         assert_eq!(counts.into_keys().collect::<Vec<_>>(), ["TimedOut"], "{to}");
     };
     silent(&stage.outside, barred);
-    silent(&stage.outside, SocketAddr::new(outer(&stage, 1, false), node_port("far")));
+    let far = |n| SocketAddr::new(outer(&stage, n, false), node_port("far"));
+    silent(&stage.outside, far(1));
+    // Of pods, those of a node are with it, and all others come from outside.
+    let answers_there = BTreeSet::from([format!("e2 {client}")]);
+    assert_eq!(answers(&stage.client, || ask::tcp(far(2))), answers_there);
+    assert_eq!(answers(&stage.client, || ask::tcp(far(1))).len(), 1);
+    silent(stage.endpoint("e2"), far(1));
     // By the port of the node, which no range holds for.
     let open = SocketAddr::new(outer(&stage, 1, false), node_port("other"));
     assert_eq!(answers(&stage.outside, || ask::tcp(open)).len(), 2);
+}
+
+/// Datagrams that come in pieces, which tell flows no ports.
+#[test]
+fn large_datagrams_arrive_whole() {
+    let stage = Stage::new();
+    let (e1, e2) = (both(&stage)[..2].to_vec(), both(&stage)[2..].to_vec());
+    stage.tell(&[
+        service("web", &["10.96.0.10"], ""),
+        slice("web", &both(&stage)),
+        service("near", &["10.96.0.11"], ""),
+        slice("near", &e1),
+        service("far", &["10.96.0.12"], ""),
+        slice("far", &e2),
+        service("kept", &["10.96.0.13"], ", affinity: 60"),
+        slice("kept", &both(&stage)),
+    ]);
+    let froms = [
+        ("client", &stage.client.netns),
+        ("e1", &stage.endpoint("e1").netns),
+        ("n1", stage.node(0)),
+        ("n2", stage.node(1)),
+    ];
+    for (who, from) in froms {
+        for last in 10..14 {
+            let to = at(&format!("10.96.0.{last}"), 80);
+            let what = format!("a large answer to {who} at {to}");
+            eventually(&what, from, || ask::datagram(to, 4000), Result::is_ok);
+        }
+    }
+}
+
+/// Who balances load over nodes asks them, and sends from addresses of both families.
+#[test]
+fn load_balancers_ask_nodes_and_ranges_hold_for_both_families() {
+    let stage = Stage::new();
+    let outside = stage.outside.address(true);
+    let rest = |last: u8, range: &str| {
+        format!(
+            ", external_traffic: local, health_port: 3210{last}, balanced: ['2001:db8:ffff::{last}'], \
+             source_ranges: ['{range}', '192.0.2.0/24']"
+        )
+    };
+    stage.tell(&[
+        service("web", &WEB, &rest(2, &format!("{outside}/128"))),
+        slice("web", &both(&stage)[..2]),
+        service("other", &["10.96.0.11", "fd96::11"], &rest(3, "2001:db8:aaaa::/48")),
+        slice("other", &[]),
+    ]);
+    let from = &stage.outside.netns;
+    for (n, port, status) in [(1, 32102, 200), (2, 32102, 503), (1, 32103, 503)] {
+        for ipv6 in [false, true] {
+            let to = SocketAddr::new(outer(&stage, n, ipv6), port);
+            let right = |said: &io::Result<u16>| said.as_ref().is_ok_and(|found| *found == status);
+            eventually(&format!("{status} of {to}"), from, || ask::http_status(to), right);
+        }
+    }
+    let named = at("2001:db8:ffff::2", 80);
+    eventually("the Service", from, || ask::tcp(named), Result::is_ok);
+    assert_eq!(
+        answers(&stage.outside, || ask::tcp(named)),
+        BTreeSet::from([format!("e1 {outside}")])
+    );
+    let counts = count(from, 1, || ask::tcp(at("2001:db8:ffff::3", 80)));
+    assert_eq!(counts.into_keys().collect::<Vec<_>>(), ["TimedOut"], "no range names it");
 }

@@ -7,8 +7,9 @@
 //! caches. All groups' slots are dealt out as one row, so an endpoint may be in two of them; shares
 //! of equals differ by a tenth, and by an eighth above 1,600 endpoints.
 //!
-//! Services that keep their clients choose by the client's address instead, and learn it. Each of
-//! their endpoints has a flow, since what is learned can name one but not translate to it.
+//! Services that keep their clients choose without the datapath: who is chosen is learned in the same
+//! step, so that two connections at once do not choose apart. Each of their endpoints has a flow, since
+//! what is learned can name one but not translate to it.
 
 use super::priority;
 use crate::conntrack::{fields, to_endpoint};
@@ -19,7 +20,7 @@ use crate::registers::Register;
 use crate::services::MAX_SHARDS;
 use osier_model::{Backend, Transport};
 use osier_openflow::action::{Action, Learn, LearnDst, LearnFlags, LearnSpec, LearnSrc, SetField};
-use osier_openflow::field::{Field, IntoValue};
+use osier_openflow::field::{Field, IntoValue, Value};
 use osier_openflow::group::{Bucket, Group, GroupType, SelectField, Selection};
 use osier_openflow::subfield::Subfield;
 use std::net::IpAddr;
@@ -44,6 +45,13 @@ pub(crate) struct Choice {
     /// For how long a client stays with its endpoint.
     pub(crate) affinity: Option<u32>,
     pub(crate) backends: Vec<Backend>,
+}
+
+/// A way in to a Service: whom it is for, and where the client's port is told, if it is.
+#[derive(Debug, Clone)]
+pub(crate) struct Door {
+    pub(crate) rule: Rule,
+    pub(crate) source: Option<Field>,
 }
 
 // === impl Choice ===
@@ -76,8 +84,8 @@ impl Choice {
 }
 
 /// Leads connections to the endpoints.
-pub(crate) fn lead(out: &mut Emitter, rule: &Rule, choice: &Choice) {
-    let rule = rule.clone().load(Register::FROM_SERVICE, 1_u8);
+pub(crate) fn lead(out: &mut Emitter, door: &Door, choice: &Choice) {
+    let rule = door.rule.clone().load(Register::FROM_SERVICE, 1_u8);
     if choice.affinity.is_some() {
         let rule = rule.load(Register::SERVICE, choice.group).through(Table::Affinity);
         return out.add(rule.to(Table::Endpoint));
@@ -85,13 +93,12 @@ pub(crate) fn lead(out: &mut Emitter, rule: &Rule, choice: &Choice) {
     if let [only] = choice.backends.as_slice() {
         return out.add(rule.then(choice.translate(only)));
     }
-    let shards = choice.shards();
-    for shard in 0..shards {
-        let rule = match shards {
-            1 => rule.clone(),
-            // Not by the lowest bit.
-            _ => rule.clone().masked(fields(choice.transport).1, shard << 1, (shards - 1) << 1),
-        };
+    let Some(source) = door.source.filter(|_| choice.shards() > 1) else {
+        return out.add(rule.then(Action::Group(choice.group)));
+    };
+    for shard in 0..choice.shards() {
+        // Not by the lowest bit.
+        let rule = rule.clone().masked(source, shard << 1, (choice.shards() - 1) << 1);
         out.add(rule.then(Action::Group(choice.group + shard)));
     }
 }
@@ -186,6 +193,7 @@ fn keep_clients(out: &mut Emitter, choice: &Choice) {
     let at = |rule: Rule| rule.when(Register::SERVICE, choice.group);
     let shards = choice.shards();
     let client = if choice.ipv6 { Field::IPV6_SRC } else { Field::IPV4_SRC };
+    let (_, source, _) = fields(choice.transport);
     for (shard, backends) in (0..shards).zip(choice.dealt()) {
         let mut rule =
             at(Rule::new(Table::Endpoint, priority::NORMAL)).family(choice.ipv6).eq(register, 0_u8);
@@ -198,8 +206,12 @@ fn keep_clients(out: &mut Emitter, choice: &Choice) {
             let address = SetField::new(register, b.address).ok()?;
             Some((b.weight, vec![Action::SetField(address), go.clone()]))
         };
-        let mask = u128::MAX.into_value(client).or_else(|_| u32::MAX.into_value(client));
-        let fields = mask.map(|mask| SelectField { field: client, mask }).into_iter().collect();
+        // Whose time is over is led anew: by its address alone it would come to the same one.
+        let whole = |field: Field| {
+            let mask = Value::from_bytes(&vec![0xff; field.bytes()]);
+            SelectField { field, mask }
+        };
+        let fields = [client, source].map(whole).into();
         let buckets = backends.iter().filter_map(to);
         out.add_group(select(choice.group + shard, "hash", fields, buckets));
     }
@@ -212,7 +224,6 @@ fn keep_clients(out: &mut Emitter, choice: &Choice) {
         out.add(
             at(Rule::new(Table::Endpoint, priority::HIGH))
                 .family(choice.ipv6)
-                .eq(Field::IP_PROTO, fields(choice.transport).0)
                 .eq(register, backend.address)
                 .then(learn(choice, backend))
                 .then(choice.translate(backend)),

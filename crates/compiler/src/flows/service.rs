@@ -2,7 +2,7 @@
 //! where endpoints are many; endpoints are in groups (`balance`), so that their coming and going
 //! changes no flow.
 
-use super::balance::{self, Choice};
+use super::balance::{self, Choice, Door};
 use super::priority;
 use crate::conntrack::{fields, zone_of};
 use crate::pipeline::Table;
@@ -12,10 +12,13 @@ use crate::registers::{Origin, Register};
 use crate::services::{Services, families, node_port_address};
 use ipnet::IpNet;
 use osier_model::{
-    Backend, Candidates, Locality, Node, Service, ServicePort, Standpoint, View, VrfId,
+    Backend, Candidates, Locality, Node, Service, ServicePort, Standpoint, Transport, View, VrfId,
 };
 use osier_openflow::field::Field;
 use std::net::IpAddr;
+
+/// The bit of `ip_frag` that all fragments have.
+const FRAGMENT: u8 = 1;
 
 /// What a Service's flows depend on, beside itself.
 #[derive(Debug, Clone, Copy)]
@@ -53,24 +56,27 @@ impl Ways<'_> {
         let (internal, outward) = (self.service.internal_traffic, self.service.external_traffic);
         let mut needed = Vec::new();
         for address in addresses.iter().filter(of_family) {
-            self.lead(out, self.to(*address, self.port.port), internal, &mut needed);
+            let pieces = self.in_pieces(*address);
+            for door in [self.to(*address, self.port.port)].into_iter().chain(pieces) {
+                self.lead(out, door, internal, &mut needed);
+            }
         }
         let node_port = self.port.node_port.map(|port| (node_port_address(self.ipv6), port));
         let outside = external.iter().filter(of_family).map(|a| (*a, self.port.port));
-        for (address, port) in outside.chain(node_port) {
-            self.outward_way(out, &self.to(address, port), None, outward, &mut needed);
+        for door in outside.chain(node_port).map(|(address, port)| self.to(address, port)) {
+            self.outward_way(out, &door, None, outward, &mut needed);
         }
-        for address in balanced.iter().filter(of_family) {
-            let rule = self.to(*address, self.port.port);
+        let balanced = balanced.iter().filter(of_family);
+        for door in balanced.map(|address| self.to(*address, self.port.port)) {
             if source_ranges.is_empty() {
-                self.outward_way(out, &rule, None, outward, &mut needed);
+                self.outward_way(out, &door, None, outward, &mut needed);
                 continue;
             }
             for range in source_ranges.iter().filter(|r| r.addr().is_ipv6() == self.ipv6) {
-                self.outward_way(out, &rule, Some(*range), outward, &mut needed);
+                self.outward_way(out, &door, Some(*range), outward, &mut needed);
             }
             // Whom the ranges do not name.
-            out.add(rule.with_priority(priority::OTHERS));
+            out.add(door.rule.with_priority(priority::OTHERS));
         }
         needed.sort_unstable_by_key(|locality| *locality == Locality::Local);
         needed.dedup();
@@ -81,14 +87,31 @@ impl Ways<'_> {
         }
     }
 
-    /// A connection to an address.
-    fn to(&self, address: IpAddr, port: u16) -> Rule {
-        let (protocol, _, destination) = fields(self.port.transport);
+    /// Connections to an address.
+    fn to(&self, address: IpAddr, port: u16) -> Door {
+        let (protocol, source, destination) = fields(self.port.transport);
+        let rule = self.at(address).eq(Field::IP_PROTO, protocol).eq(destination, port);
+        Door { rule, source: Some(source) }
+    }
+
+    /// Datagrams in pieces: no piece tells its port to flows, so an address of its own with one such
+    /// port needs none. Who connects before it sends has nothing in pieces yet.
+    fn in_pieces(&self, address: IpAddr) -> Option<Door> {
+        let datagrams = |port: &&ServicePort| port.transport == Transport::Udp;
+        let only = self.service.ports.iter().filter(datagrams).count() == 1;
+        let (protocol, ..) = fields(self.port.transport);
+        let rule = self.at(address).eq(Field::IP_PROTO, protocol).masked(
+            Field::IP_FRAG,
+            FRAGMENT,
+            FRAGMENT,
+        );
+        (only && datagrams(&self.port)).then_some(Door { rule, source: None })
+    }
+
+    fn at(&self, address: IpAddr) -> Rule {
         Rule::new(Table::Service, priority::NORMAL)
             .when(Register::VRF, self.scene.vrf.0)
             .destined(address.into())
-            .eq(Field::IP_PROTO, protocol)
-            .eq(destination, port)
     }
 
     /// Connections to an address that the outside knows. Who is inside is not bound to the local
@@ -96,7 +119,7 @@ impl Ways<'_> {
     fn outward_way(
         &self,
         out: &mut Emitter,
-        rule: &Rule,
+        door: &Door,
         range: Option<IpNet>,
         locality: Locality,
         needed: &mut Vec<Locality>,
@@ -105,32 +128,35 @@ impl Ways<'_> {
             Some(range) => rule.sourced_in(range),
             None => rule,
         };
-        self.lead(out, of_range(rule.clone()), Locality::Cluster, needed);
+        let for_rule = |rule: Rule| Door { rule, source: door.source };
+        self.lead(out, for_rule(of_range(door.rule.clone())), Locality::Cluster, needed);
         if locality == Locality::Cluster || self.backends(Locality::Cluster).is_empty() {
             return;
         }
-        let by_gateway = || rule.clone().when(Register::FROM, Origin::Gateway as u8);
-        self.lead(out, of_range(by_gateway().with_priority(priority::GUARD)), locality, needed);
+        let by_gateway = || door.rule.clone().when(Register::FROM, Origin::Gateway as u8);
+        let local = of_range(by_gateway().with_priority(priority::GUARD));
+        self.lead(out, for_rule(local), locality, needed);
         let own = self.scene.view.nodes().get(self.scene.view.node());
         let may =
             |a: &IpAddr| a.is_ipv6() == self.ipv6 && range.is_none_or(|range| range.contains(a));
         for address in own.into_iter().flat_map(own_addresses).filter(may) {
             let rule = by_gateway().with_priority(priority::HIGH).sourced(address);
-            self.lead(out, rule, Locality::Cluster, needed);
+            self.lead(out, for_rule(rule), Locality::Cluster, needed);
         }
     }
 
     /// Leads to the endpoints that there are.
-    fn lead(&self, out: &mut Emitter, rule: Rule, locality: Locality, needed: &mut Vec<Locality>) {
+    fn lead(&self, out: &mut Emitter, door: Door, locality: Locality, needed: &mut Vec<Locality>) {
         match self.choice(locality) {
             Some(choice) if choice.backends.is_empty() => {
                 // Somebody answers elsewhere: the outside is to try there.
                 let elsewhere =
                     locality == Locality::Local && !self.backends(Locality::Cluster).is_empty();
+                let Door { rule, .. } = door;
                 out.add(if elsewhere { rule } else { rule.then(Question::Reject.ask()) });
             }
             Some(choice) => {
-                balance::lead(out, &rule, &choice);
+                balance::lead(out, &door, &choice);
                 needed.push(locality);
             }
             None => {}

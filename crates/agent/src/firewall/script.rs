@@ -1,0 +1,235 @@
+//! The table as text for `nft`. Pure.
+
+use super::{Exceptions, Reached};
+use crate::services::NodePort;
+use ipnet::IpNet;
+use osier_compiler::NODE_PORT_ADDRESSES;
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+/// What the table is made of. With `masquerade` what pods send outside gets the machine's address,
+/// but for those with an address among the exceptions; without, only theirs.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Table {
+    pub(super) masquerade: bool,
+    pub(super) exceptions: Exceptions,
+    pub(super) reached: Reached,
+}
+
+// === impl Table ===
+
+impl Table {
+    /// The table anew, as one transaction.
+    pub(super) fn script(&self) -> String {
+        let Self { masquerade, exceptions, reached } = self;
+        let Reached { pods, own, node_ports: services } = reached;
+        let mut script = String::from(
+            "add table inet osier\ndelete table inet osier\ntable inet osier {\n\
+             \tchain forward {\n\t\ttype filter hook forward priority filter - 5; policy accept;\n",
+        );
+        for address in &exceptions.hairpin {
+            let family = if address.is_ipv4() { "ip" } else { "ip6" };
+            // Writing to a string cannot fail.
+            let _ = writeln!(script, "\t\t{family} saddr {address} {family} daddr {address} drop");
+        }
+        script.push_str("\t\tiifname \"osier0\" accept\n\t\toifname \"osier0\" accept\n\t}\n");
+        script.push_str(&host_ports(&exceptions.host_ports));
+        script.push_str(&node_ports(services));
+        script.push_str(&way_back(pods, own));
+        script.push_str(&way_out(pods, *masquerade, exceptions));
+        script.push_str("}\n");
+        script
+    }
+
+    /// What makes this table of another, if nothing but the elements of a set differ; empty if
+    /// nothing does.
+    pub(super) fn step_from(&self, before: &Self) -> Option<String> {
+        let (was, now) = (&before.reached.node_ports, &self.reached.node_ports);
+        let reached = Reached { node_ports: was.clone(), ..self.reached.clone() };
+        let rest_differs = Self { reached, ..self.clone() } != *before;
+        // Without ports there is no set.
+        if rest_differs || was.is_empty() != now.is_empty() {
+            return None;
+        }
+        let of = |verb: &str, ports: Vec<&NodePort>| match listed(ports).as_str() {
+            "" => String::new(),
+            some => format!("{verb} element inet osier node-ports {{ {some} }}\n"),
+        };
+        let gone = of("delete", was.difference(now).collect());
+        Some(gone + &of("add", now.difference(was).collect()))
+    }
+}
+
+fn listed<'a>(ports: impl IntoIterator<Item = &'a NodePort>) -> String {
+    let ports: Vec<String> = ports.into_iter().map(ToString::to_string).collect();
+    ports.join(", ")
+}
+
+/// The chain that gives the machine's address to what leaves the cluster.
+fn way_out(pods: &[IpNet], masquerade: bool, exceptions: &Exceptions) -> String {
+    let exceptions = &exceptions.masquerade;
+    if !masquerade && exceptions.is_empty() {
+        return String::new();
+    }
+    let mut chain = String::from(
+        "\tchain postrouting {\n\t\ttype nat hook postrouting priority srcnat; policy accept;\n",
+    );
+    for (family, v4) in [("ip", true), ("ip6", false)] {
+        let of_family = pods.iter().filter(|prefix| prefix.addr().is_ipv4() == v4);
+        let prefixes: Vec<String> = of_family.map(ToString::to_string).collect();
+        let some = exceptions.iter().filter(|address| address.is_ipv4() == v4);
+        let some: Vec<String> = some.map(ToString::to_string).collect();
+        if prefixes.is_empty() || !masquerade && some.is_empty() {
+            continue;
+        }
+        let (set, some) = (prefixes.join(", "), some.join(", "));
+        let whom = match (masquerade, some.as_str()) {
+            (true, "") => format!("{family} saddr {{ {set} }}"),
+            (true, _) => {
+                format!("{family} saddr {{ {set} }} {family} saddr != {{ {some} }}")
+            }
+            (false, _) => format!("{family} saddr {{ {some} }}"),
+        };
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            chain,
+            "\t\toifname != \"osier0\" {whom} {family} daddr != {{ {set} }} masquerade"
+        );
+    }
+    chain.push_str("\t}\n");
+    chain
+}
+
+/// Chains that lead from ports of the machine to pods, for who comes from elsewhere and for the
+/// machine itself, also by its loopback address: what it sends from there gets an address that pods
+/// can answer to, and what pods send there is dropped before anything is translated.
+fn host_ports(rules: &BTreeSet<String>) -> String {
+    if rules.is_empty() {
+        return String::new();
+    }
+    let rules: String =
+        rules.iter().fold(String::new(), |rules, rule| rules + "\t\t" + rule + "\n");
+    format!(
+        "\tchain to-pods {{\n{rules}\t}}\n\
+         \tchain loopback-guard {{\n\t\ttype filter hook prerouting priority raw; policy accept;\n\
+         \t\tiifname \"osier0\" ip daddr 127.0.0.0/8 drop\n\t}}\n\
+         \tchain host-ports {{\n\t\ttype nat hook prerouting priority dstnat; policy accept;\n\
+         \t\tfib daddr type local jump to-pods\n\t}}\n\
+         \tchain host-ports-own {{\n\t\ttype nat hook output priority -100; policy accept;\n\
+         \t\tfib daddr type local jump to-pods\n\t}}\n\
+         \tchain from-loopback {{\n\t\ttype nat hook postrouting priority srcnat; policy accept;\n\
+         \t\toifname \"osier0\" ip saddr 127.0.0.0/8 masquerade\n\t}}\n"
+    )
+}
+
+/// Chains that lead from ports of the machine to Services: the switch does the rest. Not by the
+/// loopback address, which has no meaning there.
+fn node_ports(ports: &BTreeSet<NodePort>) -> String {
+    if ports.is_empty() {
+        return String::new();
+    }
+    let [v4, v6] = NODE_PORT_ADDRESSES;
+    format!(
+        "\tset node-ports {{\n\t\ttype inet_proto . inet_service\n\t\telements = {{ {} }}\n\t}}\n\
+         \tchain to-services {{\n\
+         \t\tip daddr 127.0.0.0/8 return\n\t\tip6 daddr ::1 return\n\
+         \t\tmeta nfproto ipv4 meta l4proto . th dport @node-ports dnat ip to {v4}\n\
+         \t\tmeta nfproto ipv6 meta l4proto . th dport @node-ports dnat ip6 to {v6}\n\t}}\n\
+         \tchain node-ports-in {{\n\
+         \t\ttype nat hook prerouting priority dstnat; policy accept;\n\
+         \t\tfib daddr type local jump to-services\n\t}}\n\
+         \tchain node-ports-own {{\n\t\ttype nat hook output priority -100; policy accept;\n\
+         \t\tfib daddr type local jump to-services\n\t}}\n",
+        listed(ports),
+    )
+}
+
+/// A chain for pods that reach a pod by an address that the machine translates (a port of the node,
+/// a service by kube-proxy): the answer must come back here to be translated too, and
+/// would go from pod to pod by the switch. Answers of a node's port come back by themselves; there only
+/// this node's own pods are given another source, since one of them may reach itself.
+fn way_back(pods: &[IpNet], own: &[IpNet]) -> String {
+    let mut chain = String::from(
+        "\tchain way-back {\n\t\ttype nat hook postrouting priority srcnat; policy accept;\n",
+    );
+    for (family, address) in ["ip", "ip6"].into_iter().zip(NODE_PORT_ADDRESSES) {
+        let of_family = own.iter().filter(|block| block.addr().is_ipv4() == address.is_ipv4());
+        let own: Vec<String> = of_family.map(ToString::to_string).collect();
+        if !own.is_empty() {
+            let own = own.join(", ");
+            // Writing to a string cannot fail.
+            let _ = writeln!(
+                chain,
+                "\t\t{family} daddr {address} {family} saddr != {{ {own} }} return"
+            );
+        }
+    }
+    for prefix in pods {
+        let family = if prefix.addr().is_ipv4() { "ip" } else { "ip6" };
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            chain,
+            "\t\toifname \"osier0\" {family} saddr {prefix} ct status dnat masquerade"
+        );
+    }
+    chain.push_str("\t}\n");
+    chain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use osier_model::Transport;
+
+    fn table(pods: &[&str], masquerade: bool, exceptions: Exceptions) -> Table {
+        let pods = pods.iter().map(|prefix| prefix.parse().unwrap()).collect();
+        let own = vec!["10.1.1.0/24".parse().unwrap()];
+        let reached = Reached { pods, own, node_ports: BTreeSet::new() };
+        Table { masquerade, exceptions, reached }
+    }
+
+    #[test]
+    fn only_what_leaves_the_cluster_is_translated() {
+        let pods = ["10.1.1.0/24", "10.2.0.0/16", "fd01:0:0:1::/64"];
+        let script = table(&pods, true, Exceptions::default()).script();
+        let rule = "oifname != \"osier0\" ip saddr { 10.1.1.0/24, 10.2.0.0/16 } \
+                    ip daddr != { 10.1.1.0/24, 10.2.0.0/16 } masquerade";
+        assert!(script.contains(rule), "{script}");
+        assert!(!table(&pods, false, Exceptions::default()).script().contains("oifname != "));
+        assert!(
+            script.contains("oifname \"osier0\" ip saddr 10.2.0.0/16 ct status dnat masquerade")
+        );
+        let kept = "ip daddr 169.254.111.2 ip saddr != { 10.1.1.0/24 } return";
+        assert!(script.contains(kept) && !script.contains("ip6 daddr fd6f"), "{script}");
+        // One pod that is not like the others.
+        let masquerade = BTreeSet::from(["10.1.1.9".parse().unwrap()]);
+        let hairpin = BTreeSet::from(["fd01::9".parse().unwrap()]);
+        let one = Exceptions { masquerade, hairpin, ..Exceptions::default() };
+        let script = table(&pods, true, one.clone()).script();
+        assert!(script.contains(" ip saddr != { 10.1.1.9 } ip daddr !="), "{script}");
+        let script = table(&pods, false, one).script();
+        assert!(script.contains("\"osier0\" ip saddr { 10.1.1.9 } ip daddr !="), "{script}");
+        let rule = "\t\tip6 saddr fd01::9 ip6 daddr fd01::9 drop\n\t\tiifname";
+        assert!(script.contains(rule), "{script}");
+    }
+
+    #[test]
+    fn a_port_that_comes_or_goes_is_a_step() {
+        let with = |ports: &[u16]| {
+            let mut table = table(&["10.1.0.0/16"], true, Exceptions::default());
+            let port = |port: &u16| NodePort { transport: Transport::Tcp, port: *port };
+            table.reached.node_ports = ports.iter().map(port).collect();
+            table
+        };
+        let step = |from: &[u16], to: &[u16]| with(to).step_from(&with(from));
+        assert_eq!(step(&[1, 2], &[1, 2]).as_deref(), Some(""));
+        let expected = "delete element inet osier node-ports { tcp . 1 }\n\
+                        add element inet osier node-ports { tcp . 3, tcp . 4 }\n";
+        assert_eq!(step(&[1, 2], &[2, 3, 4]).as_deref(), Some(expected));
+        assert_eq!(step(&[], &[1]), None, "there is no set yet");
+        assert_eq!(step(&[1], &[]), None);
+        let mut other = with(&[1, 2]);
+        other.reached.own.clear();
+        assert_eq!(other.step_from(&with(&[1])), None, "more than elements");
+    }
+}
