@@ -6,6 +6,7 @@
 
 pub mod agent;
 pub mod openflow;
+pub mod restconf;
 
 #[path = "../../crates/ovsdb/tests/hostile/targets.rs"]
 mod ovsdb_targets;

@@ -40,11 +40,19 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("osier-lab", &["osier-testbed"]),
     ("osier-compiler", &["osier-model", "osier-openflow"]),
     ("osier-resource", &["osier-model"]),
+    ("osier-restconf", &["osier-model", "osier-resource"]),
     ("osier-span", &["osier-model"]),
     ("osier-fleet", &["osier-model", "osier-span"]),
     (
         "osier-controller",
-        &["osier-fleet", "osier-model", "osier-resource", "osier-span", "osier-store"],
+        &[
+            "osier-fleet",
+            "osier-model",
+            "osier-resource",
+            "osier-restconf",
+            "osier-span",
+            "osier-store",
+        ],
     ),
     ("osier-southbound", &["osier-openflow", "osier-ovsdb"]),
     (
@@ -68,6 +76,7 @@ const SANS_IO: &[&str] = &[
     "osier-openflow",
     "osier-ovsdb",
     "osier-resource",
+    "osier-restconf",
     "osier-span",
 ];
 
