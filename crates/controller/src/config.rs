@@ -1,10 +1,12 @@
 //! The controller's configuration: one TOML file in which everything has a default that works.
 
 mod kubernetes;
+mod restconf;
 
 pub use kubernetes::{
     AddressSource, BlockMasks, BlockRest, KubernetesConfig, LeaseConfig, Services,
 };
+pub use restconf::{PlainConfig, RestconfConfig};
 
 use crate::engine::AllocationRules;
 use serde::Deserialize;
@@ -40,6 +42,8 @@ pub struct Config {
     pub allocation: AllocationConfig,
     /// Kubernetes, if the model comes from there.
     pub kubernetes: Option<KubernetesConfig>,
+    /// RESTCONF, if it is served.
+    pub restconf: Option<RestconfConfig>,
 }
 
 /// The API.
@@ -156,6 +160,7 @@ impl Default for Config {
             audit: AuditConfig::default(),
             allocation: AllocationConfig::default(),
             kubernetes: None,
+            restconf: None,
         }
     }
 }
@@ -253,7 +258,8 @@ impl Config {
             ("audit.files", self.audit.files.into(), 1..=1000, "1 to 1000"),
         ];
         let kubernetes = self.kubernetes.iter().flat_map(KubernetesConfig::ranges);
-        for (key, found, range, allowed) in checks.into_iter().chain(kubernetes) {
+        let restconf = self.restconf.iter().flat_map(RestconfConfig::ranges);
+        for (key, found, range, allowed) in checks.into_iter().chain(kubernetes).chain(restconf) {
             if !range.contains(&found) {
                 return Err(ConfigError::Range { path: path.to_owned(), key, found, allowed });
             }

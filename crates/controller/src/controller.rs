@@ -1,6 +1,6 @@
 //! The controller as a whole: its parts, started in order, and stopped together.
 
-use crate::api::{self, Api};
+use crate::api::{self, Api, Door};
 use crate::attachments::Ports;
 use crate::audit::Audit;
 use crate::config::Config;
@@ -11,8 +11,10 @@ use crate::metrics::Metrics;
 use crate::nodes::{NodeStates, Nodes};
 use crate::northbound::Northbound;
 use crate::pki::{self, Certificates, PkiError};
+use crate::restconf::{self, OpenError as RestconfError, Restconf};
 use osier_fleet::server::{Agents, FleetServer, ServerOptions, accept};
 use osier_fleet::{Authority, Fingerprint};
+use osier_restconf::Isolation;
 use osier_store::{Embedded, OpenError, Options, Revision, Store, Unavailable};
 use serde::Serialize;
 use std::io::{self, Write};
@@ -52,6 +54,9 @@ pub enum ControllerError {
     /// The pauses cannot be read.
     #[error("the store cannot be read")]
     List(#[from] osier_store::ListError),
+    /// RESTCONF cannot be served.
+    #[error("RESTCONF cannot be served")]
+    Restconf(#[from] RestconfError),
     /// A port cannot be served.
     #[error("{address} cannot be listened at")]
     Listen {
@@ -85,6 +90,8 @@ pub struct Controller {
     pub api: SocketAddr,
     /// Where agents connect.
     pub fleet: SocketAddr,
+    /// Where RESTCONF is, over TLS and in the clear, if it is served so.
+    pub restconf: (Option<SocketAddr>, Option<SocketAddr>),
     /// How tokens name the authority.
     pub authority: Fingerprint,
     /// A credential that was made now, because there was none: shown once.
@@ -202,8 +209,10 @@ impl Controller {
             audit,
             stopping,
         };
+        let api = Arc::new(api);
+        let restconf = serve_restconf(&api, &tls, &mut parts).await?;
         parts.spawn(async move {
-            api::serve(Arc::new(api), api_listener, tls).await;
+            api::serve(api, api_listener, tls).await;
             "the API"
         });
         parts.spawn(renew(certificates, renewing));
@@ -211,6 +220,7 @@ impl Controller {
         Ok(Self {
             api: addresses.0,
             fleet: addresses.1,
+            restconf,
             authority: authority.fingerprint(),
             first_credential,
             resources,
@@ -283,6 +293,60 @@ impl Controller {
             let _ = tokio::time::timeout(Duration::from_secs(5), engine_task).await;
         }
     }
+}
+
+/// Serves RESTCONF, if the configuration says so: over TLS, and in the clear for who may.
+async fn serve_restconf(
+    api: &Arc<Api>,
+    tls: &Arc<rustls::ServerConfig>,
+    parts: &mut JoinSet<&'static str>,
+) -> Result<(Option<SocketAddr>, Option<SocketAddr>), ControllerError> {
+    let Some(config) = &api.config.restconf else { return Ok((None, None)) };
+    if api.northbound.is_some() {
+        tracing::warn!("RESTCONF is not served: the model is written elsewhere");
+        return Ok((None, None));
+    }
+    let isolation = match config.isolation {
+        true => Isolation::Namespaces,
+        false => Isolation::None,
+    };
+    let listener = listen(config.listen).await?;
+    let plain_listener = match &config.plain {
+        Some(plain) => Some((listen(plain.listen).await?, plain.allow.clone())),
+        None => None,
+    };
+    let opened = Restconf::open(api.engine.clone(), api.metrics.clone(), isolation).await?;
+    let routes = restconf::router(api, &opened);
+    let at = (
+        Some(address(&listener, &api.config)),
+        plain_listener.as_ref().and_then(|(listener, _)| listener.local_addr().ok()),
+    );
+    let secure = Door { listener, tls: Some(Arc::clone(tls)), allow: None, routes: routes.clone() };
+    let plain = plain_listener.map(|(listener, allow)| Door {
+        listener,
+        tls: None,
+        allow: Some(allow),
+        routes,
+    });
+    for door in [secure].into_iter().chain(plain) {
+        let api = Arc::clone(api);
+        parts.spawn(async move {
+            api::serve_at(api, door).await;
+            "RESTCONF"
+        });
+    }
+    let (followed, stopping) = (Arc::clone(&opened), api.stopping.clone());
+    parts.spawn(async move {
+        restconf::follow(followed, stopping).await;
+        "following nodes for RESTCONF"
+    });
+    let silence = Duration::from_secs(config.heal_seconds.into());
+    let stopping = api.stopping.clone();
+    parts.spawn(async move {
+        restconf::heal(opened, silence, stopping).await;
+        "healing RESTCONF's data"
+    });
+    Ok(at)
 }
 
 fn open_audit(config: &Config, metrics: &Metrics) -> Result<Audit, ControllerError> {

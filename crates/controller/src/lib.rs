@@ -16,6 +16,7 @@ mod metrics;
 mod nodes;
 mod northbound;
 mod pki;
+mod restconf;
 mod trace;
 
 pub use controller::{Controller, ControllerError};

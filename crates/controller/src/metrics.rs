@@ -30,6 +30,8 @@ pub struct Metrics {
     audit_failures: Counter,
     certificates: Family<[(&'static str, String); 1], Seconds>,
     kubernetes: Family<[(&'static str, String); 1], Gauge>,
+    restconf_normalised: Family<[(&'static str, String); 1], Counter>,
+    restconf_healed: Counter,
 }
 
 /// From a tenth of a millisecond to some three seconds.
@@ -55,6 +57,8 @@ impl Default for Metrics {
             audit_failures: Counter::default(),
             certificates: Family::default(),
             kubernetes: Family::default(),
+            restconf_normalised: Family::default(),
+            restconf_healed: Counter::default(),
         };
         let m = metrics.clone();
         r.register("requests", "Requests, by method, route and status", m.requests);
@@ -73,6 +77,10 @@ impl Default for Metrics {
         r.register_with_unit("certificate_expiry", help, seconds, m.certificates);
         let help = "What is wrong with objects of Kubernetes, by kind";
         r.register("kubernetes_problems", help, m.kubernetes);
+        let help = "What RESTCONF clients sent that YANG refuses, and was taken, by rule";
+        r.register("restconf_normalised", help, m.restconf_normalised);
+        let help = "Entries that a RESTCONF client no longer named after its restart";
+        r.register("restconf_healed", help, m.restconf_healed);
         Self { registry: Arc::new(r), ..metrics }
     }
 }
@@ -115,6 +123,17 @@ impl Metrics {
     pub(crate) fn nodes(&self, connected: usize, converged: usize) {
         self.nodes_connected.set(i64::try_from(connected).unwrap_or(i64::MAX));
         self.nodes_converged.set(i64::try_from(converged).unwrap_or(i64::MAX));
+    }
+
+    /// A client sent what YANG refuses.
+    pub(crate) fn restconf_normalised(&self, rule: &str, count: u32) {
+        let counter = self.restconf_normalised.get_or_create(&[("rule", rule.to_owned())]);
+        counter.inc_by(count.into());
+    }
+
+    /// Entries of a client that has forgotten them are gone.
+    pub(crate) fn restconf_healed(&self, count: usize) {
+        self.restconf_healed.inc_by(u64::try_from(count).unwrap_or(u64::MAX));
     }
 
     pub(crate) fn watch_began(&self) {

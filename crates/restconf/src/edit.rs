@@ -36,6 +36,8 @@ pub struct Edit<'a> {
 pub struct Edited {
     /// The units that are others then.
     pub changes: Vec<UnitChange>,
+    /// All units that the request says something of, also those that stay as they are.
+    pub named: Vec<String>,
     /// Whether the target, or what was made in it, is new.
     pub is_new: bool,
     /// What was taken although the schema says otherwise.
@@ -77,6 +79,8 @@ impl Edit<'_> {
             work.write(self.method, &content)?;
         }
         let data = work.data;
+        let is_put = work.edited.changes.iter().filter(|(_, value)| value.is_some());
+        work.edited.named = is_put.map(|(path, _)| path.clone()).collect();
         let is_other = |(path, value): &UnitChange| data.unit(path) != value.as_ref();
         work.edited.changes.retain(is_other);
         Ok(work.edited)

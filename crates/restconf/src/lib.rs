@@ -25,6 +25,6 @@ pub use datastore::{Datastore, UnitChange};
 pub use edit::{Edit, Edited, Method};
 pub use error::{ErrorTag, Problem};
 pub use path::{Content, Flavour, Path, PathError, Step};
-pub use schema::{LeafType, Node, NodeKind, Schema};
+pub use schema::{LeafType, Module, Node, NodeKind, Schema};
 pub use show::{show, show_all};
 pub use views::{View, Views};

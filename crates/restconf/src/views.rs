@@ -2,6 +2,7 @@
 //!
 //! All of the model is shown, whoever wrote it.
 
+use crate::body::keys_of;
 use crate::path::Step;
 use osier_resource::{Document, NetworkSpec, NetworkStatus, PortSpec, PortStatus, Resource};
 use serde_json::{Value, json};
@@ -74,6 +75,19 @@ impl Views {
             View::InterfacesState => json!({"interface": self.ports(interface_state)}),
             View::FloatingIpInfo => json!({"router-ports": self.router_ports()}),
         }
+    }
+
+    /// What a view has at some steps, the first of which is its container.
+    pub fn get(&self, steps: &[Step]) -> Option<Value> {
+        let whole = self.container(View::of(steps)?);
+        steps[1..].iter().try_fold(whole, |value, step| {
+            let found = value.get(&step.node.name)?;
+            if step.keys.is_empty() {
+                return Some(found.clone());
+            }
+            let mut entries = found.as_array()?.iter();
+            entries.find(|entry| keys_of(step.node, entry) == step.keys).cloned()
+        })
     }
 
     fn ports(&self, show: impl Fn(&Port) -> Value) -> Vec<Value> {

@@ -115,6 +115,16 @@ impl ApiError {
         Self::new(StatusCode::CONFLICT, "Conflict", message)
     }
 
+    /// The status.
+    pub(crate) fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    /// The sentence for people.
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+
     /// As it stands in a body.
     pub(crate) fn to_value(&self) -> serde_json::Value {
         let Self { code, message, details, .. } = self;
@@ -133,6 +143,8 @@ impl IntoResponse for ApiError {
             response.headers_mut().insert(header::WWW_AUTHENTICATE, bearer);
         }
         response.extensions_mut().insert(Code(self.code));
+        // For who tells it in another form.
+        response.extensions_mut().insert(self);
         response
     }
 }

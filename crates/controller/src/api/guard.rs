@@ -8,6 +8,8 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -66,6 +68,10 @@ pub(crate) async fn guard(State(on): State<Guarded>, request: Request, next: Nex
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let peer = request.extensions().get::<Peer>().map(|peer| peer.0);
     let caller = find(api, Shown::in_head(request.headers())).await;
+    let mut request = request;
+    if let Some(caller) = &caller {
+        request.extensions_mut().insert(Arc::clone(caller));
+    }
     let limit = Duration::from_secs(api.config.limits.request_seconds.into());
     let response = match on.admit(caller.as_deref(), peer) {
         Ok(()) => match tokio::time::timeout(limit, next.run(request)).await {
@@ -102,6 +108,8 @@ pub(crate) async fn guard(State(on): State<Guarded>, request: Request, next: Nex
 struct Shown {
     plain: Option<String>,
     reviewed: Option<String>,
+    /// With the name, as clients do that know only passwords.
+    basic: Option<(String, String)>,
 }
 
 impl Shown {
@@ -110,11 +118,21 @@ impl Shown {
             let (scheme, credential) = head.get(header)?.to_str().ok()?.split_once(' ')?;
             scheme.eq_ignore_ascii_case("bearer").then(|| credential.trim().to_owned())
         };
-        Self { plain: shown(header::AUTHORIZATION.as_str()), reviewed: shown(REVIEWED) }
+        let basic = || -> Option<(String, String)> {
+            let (scheme, both) = head.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+            let both = scheme.eq_ignore_ascii_case("basic").then(|| BASE64.decode(both.trim()))?;
+            let both = String::from_utf8(both.ok()?).ok()?;
+            both.split_once(':').map(|(name, password)| (name.to_owned(), password.to_owned()))
+        };
+        let plain = shown(header::AUTHORIZATION.as_str());
+        Self { plain, reviewed: shown(REVIEWED), basic: basic() }
     }
 }
 
-async fn find(api: &Api, Shown { plain, reviewed }: Shown) -> Option<Arc<Credential>> {
+async fn find(api: &Api, Shown { plain, reviewed, basic }: Shown) -> Option<Arc<Credential>> {
+    if let Some((name, password)) = basic {
+        return api.credentials.find(&password).filter(|found| found.name == name);
+    }
     if let Some(found) = plain.as_ref().and_then(|credential| api.credentials.find(credential)) {
         return Some(found);
     }

@@ -18,8 +18,10 @@ mod serve;
 mod services;
 mod watch;
 
-pub(crate) use guard::Buckets;
-pub(crate) use serve::serve;
+pub(crate) use error::{ApiError, Code};
+pub(crate) use guard::{Access, Buckets, Guarded, guard};
+pub(crate) use resources::note;
+pub(crate) use serve::{Door, serve, serve_at};
 
 use crate::audit::Audit;
 use crate::config::Config;
@@ -34,7 +36,6 @@ use axum::extract::Query;
 use axum::extract::Request;
 use axum::extract::rejection::QueryRejection;
 use bytes::BytesMut;
-use error::ApiError;
 use http_body_util::BodyExt;
 use osier_fleet::server::Agents;
 use osier_store::Embedded;
@@ -72,7 +73,7 @@ pub(crate) struct Api {
 const DRAIN: usize = 1 << 20;
 
 /// The body of a request, if it is not too large.
-async fn body(api: &Api, request: Request) -> Result<Bytes, ApiError> {
+pub(crate) async fn body(api: &Api, request: Request) -> Result<Bytes, ApiError> {
     let most = api.config.limits.body_bytes;
     let (mut body, mut bytes) = (request.into_body(), BytesMut::new());
     while let Some(frame) = body.frame().await {

@@ -184,7 +184,7 @@ pub(super) async fn write(api: &Api, write: Write) -> Result<Written, ApiError> 
 }
 
 /// What the audit log says of a write.
-pub(super) fn note(written: &Written, dry_run: bool) -> Note {
+pub(crate) fn note(written: &Written, dry_run: bool) -> Note {
     let outcome = |outcome: &Outcome| {
         let called = outcome.resource.as_ref().map(Resource::called).unwrap_or_default();
         let dry = if dry_run { " (dry run)" } else { "" };

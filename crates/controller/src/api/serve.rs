@@ -3,13 +3,15 @@
 use super::Api;
 use super::guard::Peer;
 use super::routes::router;
-use axum::Extension;
+use axum::{Extension, Router};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
+use ipnet::IpNet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
@@ -17,19 +19,43 @@ use tokio_rustls::TlsAcceptor;
 /// How long requests have to end when the controller stops.
 const GRACE: Duration = Duration::from_secs(3);
 
-/// Serves until the controller stops.
+/// Where clients come in.
+pub(crate) struct Door {
+    pub(crate) listener: TcpListener,
+    /// Nothing: in the clear.
+    pub(crate) tls: Option<Arc<rustls::ServerConfig>>,
+    /// From where they may come; nothing: from everywhere.
+    pub(crate) allow: Option<Vec<IpNet>>,
+    pub(crate) routes: Router,
+}
+
+// === impl Door ===
+
+impl Door {
+    fn admits(&self, peer: SocketAddr) -> bool {
+        let address = peer.ip().to_canonical();
+        self.allow.as_ref().is_none_or(|allow| allow.iter().any(|p| p.contains(&address)))
+    }
+}
+
+/// Serves the model until the controller stops.
 pub(crate) async fn serve(api: Arc<Api>, listener: TcpListener, tls: Arc<rustls::ServerConfig>) {
+    let routes = router(&api);
+    serve_at(api, Door { listener, tls: Some(tls), allow: None, routes }).await;
+}
+
+/// Serves at a door until the controller stops.
+pub(crate) async fn serve_at(api: Arc<Api>, door: Door) {
     let limits = &api.config.limits;
     let places = Arc::new(Semaphore::new(limits.connections));
-    let acceptor = TlsAcceptor::from(tls);
+    let acceptor = door.tls.clone().map(TlsAcceptor::from);
     let handshake = Duration::from_secs(limits.header_seconds.into());
-    let routes = router(&api);
     let builder = Arc::new(builder(&api));
     let mut stopping = api.stopping.clone();
     loop {
         let place = Arc::clone(&places).acquire_owned().await;
         let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
+            accepted = door.listener.accept() => accepted,
             () = stopped(&mut stopping) => break,
         };
         let (stream, peer) = match accepted {
@@ -41,11 +67,18 @@ pub(crate) async fn serve(api: Arc<Api>, listener: TcpListener, tls: Arc<rustls:
                 continue;
             }
         };
+        if !door.admits(peer) {
+            tracing::debug!(%peer, "it may not come in here");
+            continue;
+        }
         let (acceptor, builder, stopping) =
             (acceptor.clone(), Arc::clone(&builder), api.stopping.clone());
-        let routes = routes.clone().layer(Extension(Peer(peer)));
+        let routes = door.routes.clone().layer(Extension(Peer(peer)));
         tokio::spawn(async move {
             let _place = place;
+            let Some(acceptor) = acceptor else {
+                return talk(&builder, stream, routes, peer, stopping).await;
+            };
             match tokio::time::timeout(handshake, secure(&acceptor, stream)).await {
                 Ok(Ok(io)) => talk(&builder, io, routes, peer, stopping).await,
                 Ok(Err(error)) => tracing::debug!(%peer, %error, "handshake failed"),
@@ -87,8 +120,8 @@ fn builder(api: &Api) -> Builder<TokioExecutor> {
 
 async fn talk(
     builder: &Builder<TokioExecutor>,
-    io: Secured,
-    routes: axum::Router,
+    io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    routes: Router,
     peer: SocketAddr,
     mut stopping: watch::Receiver<bool>,
 ) {

@@ -106,7 +106,7 @@ impl Default for LeaseConfig {
 // === impl KubernetesConfig ===
 
 /// A number, what it may be, and that in words.
-type Range = (&'static str, u64, std::ops::RangeInclusive<u64>, &'static str);
+pub(super) type Range = (&'static str, u64, std::ops::RangeInclusive<u64>, &'static str);
 
 impl KubernetesConfig {
     pub(super) fn ranges(&self) -> Vec<Range> {

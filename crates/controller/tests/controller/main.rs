@@ -8,4 +8,5 @@ mod crash;
 mod disk;
 mod hostile;
 mod join;
+mod restconf;
 mod rig;

@@ -19,6 +19,8 @@ pub(crate) struct Rig {
     pub(crate) credential: String,
     pub(crate) api: SocketAddr,
     pub(crate) fleet: SocketAddr,
+    /// Over TLS, and in the clear.
+    pub(crate) restconf: (Option<SocketAddr>, Option<SocketAddr>),
     pub(crate) runtime: Runtime,
     controller: Option<Controller>,
     folder: Option<TempDir>,
@@ -84,6 +86,7 @@ impl Rig {
             credential: controller.first_credential.clone().unwrap_or_default(),
             api: controller.api,
             fleet: controller.fleet,
+            restconf: controller.restconf,
             config,
             runtime,
             controller: Some(controller),
@@ -128,13 +131,18 @@ impl Rig {
 
     /// curl as it is.
     pub(crate) fn anonymous(&self, path: &str, arguments: &[&str], body: Option<&str>) -> Answer {
+        self.curl_at(&self.url(path), arguments, body)
+    }
+
+    /// curl at another place.
+    pub(crate) fn curl_at(&self, url: &str, arguments: &[&str], body: Option<&str>) -> Answer {
         let mut command = Command::new("curl");
         command.args(["--silent", "--show-error", "--max-time", "30", "--dump-header", "-"]);
         command.arg("--cacert").arg(self.authority()).args(arguments);
         if body.is_some() {
             command.args(["--data-binary", "@-"]);
         }
-        command.arg(self.url(path));
+        command.arg(url);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut stdin = child.stdin.take().unwrap();

@@ -142,6 +142,12 @@ fn greet(controller: &Controller, authority: &Path) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     writeln!(out, "api: https://{}", controller.api)?;
     writeln!(out, "agents: {}", controller.fleet)?;
+    if let Some(restconf) = controller.restconf.0 {
+        writeln!(out, "restconf: https://{restconf}")?;
+    }
+    if let Some(plain) = controller.restconf.1 {
+        writeln!(out, "restconf in the clear: http://{plain}")?;
+    }
     writeln!(out, "authority: {} sha256:{}", authority.display(), controller.authority)?;
     let (resources, took) = (controller.resources, controller.took.as_secs_f64());
     writeln!(out, "resources: {resources}, read in {took:.3} s")?;
