@@ -2,7 +2,7 @@
 //!
 //! Pure: whom to ask next, and what it all comes to. Asking is the API's.
 
-use osier_fleet::ask::{Outcome, Packet, TraceFrom, TraceStep, Traced, Transit};
+use osier_fleet::ask::{Outcome, Packet, TraceFrom, TraceStep, Traced, Transit, chosen};
 use osier_model::{NodeName, PortKey};
 use serde::Serialize;
 
@@ -83,6 +83,15 @@ impl Journey {
         notes
             .filter_map(|note| note.split_once("nat(dst="))
             .find_map(|(_, rest)| rest.split_once(')').map(|(endpoint, _)| endpoint))
+    }
+
+    /// Why it was that one, if there was a choice.
+    pub(crate) fn why_translated(&self) -> Option<&'static str> {
+        let says = |note: &str| {
+            let tables = self.hops.iter().flat_map(|hop| &hop.tables);
+            tables.into_iter().any(|table| table.note.contains(note))
+        };
+        [chosen::BY_AFFINITY, chosen::BY_HASH].into_iter().find(|note| says(note))
     }
 }
 

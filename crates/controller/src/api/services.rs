@@ -79,7 +79,13 @@ impl Goal {
         let Self { name, port, endpoints: (ready, all), .. } = self;
         let address = std::net::SocketAddr::new(address, *port);
         let chosen = match journey.translated() {
-            Some(endpoint) => format!(", of which {endpoint} was chosen for this packet"),
+            Some(endpoint) => {
+                let why = journey.why_translated().map(|why| format!(": {why}"));
+                format!(
+                    ", of which {endpoint} was chosen for this packet{}",
+                    why.unwrap_or_default()
+                )
+            }
             None => String::new(),
         };
         format!("service {name} is {address}, with {ready} of {all} endpoints ready{chosen}")

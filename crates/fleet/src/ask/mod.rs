@@ -9,7 +9,7 @@ mod trace;
 
 pub use node::{Check, CheckResult, Diagnostics, PauseState};
 pub use packet::{Packet, Protocol};
-pub use trace::{Outcome, TraceFrom, TraceRequest, TraceStep, Traced, Transit};
+pub use trace::{Outcome, TraceFrom, TraceRequest, TraceStep, Traced, Transit, chosen};
 
 use osier_model::PortKey;
 use serde::{Deserialize, Serialize};

@@ -55,6 +55,14 @@ pub struct Traced {
     pub raw: String,
 }
 
+/// Why a packet to a Service goes to its endpoint: notes of a step that chose it.
+pub mod chosen {
+    /// There are several.
+    pub const BY_HASH: &str = "one of its endpoints, by a hash of the connection";
+    /// The Service keeps its clients.
+    pub const BY_AFFINITY: &str = "the endpoint that this client had before";
+}
+
 /// One table, and the flow that decided there.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TraceStep {

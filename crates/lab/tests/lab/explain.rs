@@ -122,9 +122,48 @@ fn a_cluster_tells_how_it_is_and_why_packets_arrive_or_not() {
     recorded(&cluster);
     let raw = said(&cluster.osier("trace test:web test:db --raw"));
     assert!(raw.contains("Final flow:") && raw.contains("priority"), "{raw}");
+    led_by_services(&cluster, &db);
     captured(&cluster, &web, &db);
     bundled(&cluster);
     paused(&cluster);
+}
+
+/// A packet to a Service goes to one of its endpoints, here of one address and two ports, and it is told
+/// why to that one.
+fn led_by_services(cluster: &Cluster, db: &str) {
+    let endpoints = |slice: u8, port: u16| {
+        format!(
+            "---
+apiVersion: osier.dev/v1alpha1
+kind: Endpoints
+metadata: {{name: \"test:pair-{slice}\"}}
+spec:
+  service: \"test:pair\"
+  ports: [{{name: sql, port: {port}}}, {{name: log, transport: udp, port: {port}}}]
+  endpoints: [{{address: \"{db}\"}}]
+"
+        )
+    };
+    let service = "apiVersion: osier.dev/v1alpha1
+kind: Service
+metadata: {name: \"test:pair\"}
+spec:
+  router: shop
+  addresses: [\"10.99.0.10\"]
+  ports: [{name: sql, port: 5432}, {name: log, transport: udp, port: 514}]
+";
+    cluster.apply(&format!("{service}{}", endpoints(1, 7001)));
+    cluster.converges();
+    let only = said(&cluster.osier("trace test:web svc/test/pair:5432"));
+    let chosen = format!("of which {db}:7001 was chosen");
+    assert!(only.contains(&chosen) && only.contains("✓ delivered"), "{only}");
+    cluster.apply(&endpoints(2, 7002));
+    cluster.converges();
+    for line in ["svc/test/pair:5432", "svc/test/pair:514 --udp 514"] {
+        let said = said(&cluster.osier(&format!("trace test:web {line}")));
+        assert!(said.contains("✓ delivered") && said.contains("port test:db on node n2"), "{said}");
+        assert!(said.contains("one of its endpoints, by a hash of the connection"), "{said}");
+    }
 }
 
 /// The command line's own tests draw what a controller has answered here: what it answers now has the

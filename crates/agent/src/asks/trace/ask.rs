@@ -5,6 +5,7 @@ use osier_compiler::pipeline::Table;
 use osier_fleet::ask::{Outcome, Packet, Protocol, Traced, Transit};
 use osier_model::{Mac, Reach, View};
 use std::fmt::Write as _;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;
 
 /// The packet as the port's own stack would send it; or how far that gets it.
@@ -58,7 +59,7 @@ pub(super) fn from_machine(packet: Packet) -> Packet {
 
 /// The packet in the words of `ovs-fields(7)`.
 pub(super) fn flow(in_port: u32, packet: &Packet, transit: Option<&Transit>) -> String {
-    let mut flow = format!("in_port={in_port}");
+    let mut flow = format!("in_port={in_port},dp_hash={:#x}", hash(packet));
     if let Some(Transit { source, target, vni, identity, .. }) = transit {
         let family = if source.is_ipv4() { "tun" } else { "tun_ipv6" };
         // Writing to a string cannot fail.
@@ -92,9 +93,19 @@ pub(super) fn flow(in_port: u32, packet: &Packet, transit: Option<&Transit>) -> 
         let _ = write!(flow, ",{name}={}", packet.source_port.unwrap_or(kind));
     } else {
         let (from, to) = (packet.source_port.unwrap_or(32768), packet.target_port.unwrap_or(0));
-        let _ = write!(flow, ",tp_src={from},tp_dst={to}");
+        let name = protocol.trim_end_matches('6');
+        let _ = write!(flow, ",{name}_src={from},{name}_dst={to}");
     }
     flow
+}
+
+/// What stands for the datapath's own hash of the connection, which nobody else can know: with one, a
+/// trace goes on through groups of endpoints. Never zero, which would be none.
+fn hash(packet: &Packet) -> u32 {
+    let mut hasher = DefaultHasher::new();
+    let Packet { source, target, source_port, target_port, .. } = packet;
+    (source, target, source_port, target_port).hash(&mut hasher);
+    u32::try_from(hasher.finish() >> 32).unwrap_or_default().max(1)
 }
 
 #[cfg(test)]
@@ -120,8 +131,13 @@ mod tests {
             vni: 7,
             identity: Some(5),
         };
+        // The hash follows from the packet, and is no part of what is compared.
+        let said = |flow: String| {
+            let (port, rest) = flow.split_once(",dp_hash=0x").unwrap();
+            format!("{port},{}", rest.split_once(',').unwrap().1)
+        };
         assert_eq!(
-            flow(1, &packet, Some(&transit)),
+            said(flow(1, &packet, Some(&transit))),
             "in_port=1,tun_src=192.0.2.1,tun_dst=192.0.2.2,tun_id=0x7,tun_metadata0=0x5,\
              dl_src=0e:6f:73:69:65:73,dl_dst=0e:6f:73:69:65:72,icmp,nw_src=10.1.1.2,\
              nw_dst=10.1.2.2,nw_ttl=63,icmp_type=8"
@@ -136,8 +152,9 @@ mod tests {
             ..packet
         };
         assert_eq!(
-            flow(16, &tcp, None),
-            "in_port=16,tcp6,ipv6_src=fd01::2,ipv6_dst=fd02::2,nw_ttl=63,tp_src=32768,tp_dst=80"
+            said(flow(16, &tcp, None)),
+            "in_port=16,tcp6,ipv6_src=fd01::2,ipv6_dst=fd02::2,nw_ttl=63,tcp_src=32768,tcp_dst=80"
         );
+        assert_ne!(flow(16, &tcp, None), flow(16, &Packet { source_port: Some(9), ..tcp }, None));
     }
 }

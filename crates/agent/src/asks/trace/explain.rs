@@ -4,7 +4,7 @@ use super::parse::{Output, Step, Walk, number};
 use crate::desired::PodPort;
 use osier_compiler::pipeline::Table;
 use osier_compiler::{Compiler, Owner, Question};
-use osier_fleet::ask::{Outcome, Packet, TraceStep, Traced, Transit};
+use osier_fleet::ask::{Outcome, Packet, TraceStep, Traced, Transit, chosen};
 use osier_model::{Key, View};
 use std::sync::Arc;
 
@@ -77,9 +77,14 @@ fn passed(step: &Step) -> Option<&'static str> {
         Table::TunnelIn => "known by its key",
         Table::Forward => "by its Ethernet address",
         Table::Route => "by its address",
+        Table::Affinity => chosen::BY_AFFINITY,
         _ => "goes on",
     })
 }
+
+/// What only steers a packet, or repeats what was said.
+const STEERING: [&str; 8] =
+    ["goto_table:", "resubmit(", "move:", "thaw", "Resuming from ", "nat", "bucket ", "load:"];
 
 /// What an action does to a packet; nothing for what only steers it through the tables, which the
 /// next step shows.
@@ -103,13 +108,15 @@ fn in_words(view: &View, action: &str) -> Option<String> {
         }
         (Some((value, "eth_src")), _) => format!("from {value}"),
         (Some((value, "eth_dst")), _) => format!("to {value}"),
-        (Some((_, field)), _) if field.starts_with("reg") => return None,
-        (None, "dec_ttl") => "one hop less".to_owned(),
-        (None, steers)
-            if ["goto_table:", "resubmit(", "move:"].iter().any(|p| steers.starts_with(p)) =>
+        (Some((_, field)), _)
+            if ["reg", "xxreg", "ct_mark"].iter().any(|p| field.starts_with(p)) =>
         {
             return None;
         }
+        (None, "dec_ttl") => "one hop less".to_owned(),
+        (None, group) if group.starts_with("group:") => chosen::BY_HASH.to_owned(),
+        (None, learn) if learn.starts_with("learn(") => "its client is kept there".to_owned(),
+        (None, steers) if STEERING.iter().any(|p| steers.starts_with(p)) => return None,
         (None, out) if out.starts_with("output:") => "out".to_owned(),
         _ => action.to_owned(),
     })

@@ -187,6 +187,18 @@ mod tests {
     }
 
     #[test]
+    fn a_packet_to_a_service_is_followed_to_its_endpoint() {
+        let walk = walk(include_str!("../../../tests/fixtures/trace/trace-service.txt"));
+        let tables: Vec<u8> = walk.steps.iter().map(|step| step.table).collect();
+        assert_eq!(tables, [0, 17, 18, 24, 21, 80, 84, 220]);
+        assert!(walk.steps[3].actions.iter().any(|action| action.starts_with("group:")));
+        assert!(walk.steps[3].actions.contains(&"nat(dst=10.64.1.46:8083)".to_owned()));
+        let target = Some("172.22.0.12".parse().unwrap());
+        assert_eq!(walk.outputs, [Output { ofport: 1, tunnel_target: target, tunnel_id: Some(1) }]);
+        assert_eq!(walk.last["nw_dst"], "10.64.1.46");
+    }
+
+    #[test]
     fn packets_to_ports_and_to_nobody() {
         let local = walk(include_str!("../../../tests/fixtures/trace/trace-local.txt"));
         assert_eq!(local.outputs, [Output { ofport: 17, ..Output::default() }]);
