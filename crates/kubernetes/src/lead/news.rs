@@ -10,7 +10,7 @@ use crate::world::cidr::CidrObject;
 use crate::world::node::{NodeObject, NodeSeen};
 use crate::world::pod::PodObject;
 use crate::world::service::{self, ServiceObject};
-use crate::world::slice::{self, SliceObject};
+use crate::world::slice::SliceObject;
 use crate::world::watch::{self, Told};
 use kube::core::DynamicObject;
 use kube::{Api, Client, Resource};
@@ -70,7 +70,7 @@ pub(super) fn watch(
     if watched.services {
         let (services, slices) = (Api::all(client.clone()), Api::all(client.clone()));
         watch::spawn(tasks, "services", services, service::OURS, queue.clone(), News::Service);
-        watch::spawn(tasks, "endpointslices", slices, slice::OURS, queue.clone(), News::Slice);
+        watch::spawn(tasks, "endpointslices", slices, service::OURS, queue.clone(), News::Slice);
     }
     if watched.cidrs {
         let cidrs = Api::all(client.clone());

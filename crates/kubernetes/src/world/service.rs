@@ -11,8 +11,10 @@ use osier_resource::{Document, Metadata, Resource, ServicePortSpec, ServiceSpec,
 use serde::Deserialize;
 use std::net::IpAddr;
 
-/// Services that are somebody else's to make real say so with this label.
-pub(crate) const OURS: &str = "!service.kubernetes.io/service-proxy-name";
+/// Services that are somebody else's to make real say so with a label, and those that nobody is to make
+/// real with another. Their endpoints have the same.
+pub(crate) const OURS: &str =
+    "!service.kubernetes.io/service-proxy-name,!service.kubernetes.io/headless";
 /// How long a client stays with its endpoint if it is not said.
 const AFFINITY: u32 = 10_800;
 

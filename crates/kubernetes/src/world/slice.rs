@@ -7,9 +7,6 @@ use osier_model::{Endpoint, EndpointPort, EndpointState, NodeName, ServiceName};
 use osier_resource::{Document, EndpointsSpec, EndpointsStatus, Metadata, Resource};
 use serde::Deserialize;
 
-/// Slices of Services that packets go to, and that are ours.
-pub(crate) const OURS: &str =
-    "!service.kubernetes.io/service-proxy-name,!service.kubernetes.io/headless";
 /// Of which Service a slice is.
 const SERVICE: &str = "kubernetes.io/service-name";
 
