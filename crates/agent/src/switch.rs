@@ -136,7 +136,8 @@ impl Switch {
     pub async fn follow(&self, changes: Vec<Change>) -> Result<(), SwitchError> {
         let (settling, refused, stale) = {
             let mut wanted = self.wanted.lock().await;
-            let Followed { compiled, refused, stale } = wanted.follow(changes);
+            let Followed { compiled, refused, stale, fresh } = wanted.follow(changes);
+            self.flusher.keep(fresh).await;
             // What could be compiled is brought there, whatever else could not.
             (self.send(compiled).await?, refused, stale)
         };

@@ -27,6 +27,8 @@ pub(crate) struct Followed {
     pub(crate) refused: Option<CompileError>,
     /// Ways that connections are no longer to take.
     pub(crate) stale: Vec<Stale>,
+    /// Ways that they may take from now on.
+    pub(crate) fresh: Vec<Stale>,
 }
 
 // === impl Wanted ===
@@ -83,6 +85,7 @@ impl Wanted {
         }
         let now: BTreeSet<Stale> = ways(self.view());
         followed.stale = before.difference(&now).copied().collect();
+        followed.fresh = now.difference(&before).copied().collect();
         followed
     }
 

@@ -14,14 +14,20 @@ use osier_openflow::message::{CtFlush, CtTuple, Message};
 use osier_openflow::session::{Backoff, Dialer, Endpoint, Options};
 use osier_ovsdb::unixctl::conntrack::Connection;
 use osier_ovsdb::unixctl::conntrack::Transport::Ports;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::path::Path;
+use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
+use tokio::time::sleep_until;
 use tracing::{debug, warn};
 
 /// What waits to be forgotten. Who finds no room waits.
 const QUEUE: usize = 1024;
+/// Within this the datapath has looked at all that it caches (`max-revalidator` of Open vSwitch is half a
+/// second), and how many ways are looked at again then.
+const REVALIDATED: Duration = Duration::from_secs(1);
+const MOST_AGAIN: usize = 1 << 16;
 
 /// A way that connections may have taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -131,44 +137,122 @@ impl Stale {
 
 /// Has connections forgotten, over a session of its own; a cheap handle.
 #[derive(Debug, Clone)]
-pub(crate) struct Flusher(mpsc::Sender<Stale>);
+pub(crate) struct Flusher(mpsc::Sender<Order>);
+
+#[derive(Debug, Clone, Copy)]
+enum Order {
+    Forget(Stale),
+    /// It is a way again.
+    Keep(Stale),
+}
+
+/// Ways that are to be forgotten, and when. What the datapath has cached leads some more connections
+/// there until it has looked at it anew: so each is forgotten twice, unless it came back meanwhile.
+#[derive(Debug, Default)]
+struct Pending {
+    now: BTreeSet<Stale>,
+    again: BTreeMap<Stale, Instant>,
+}
 
 // === impl Flusher ===
 
 impl Flusher {
     /// Starts the task.
     pub(crate) fn start(management: &Path) -> Self {
-        let (stale, received) = mpsc::channel(QUEUE);
+        let (orders, received) = mpsc::channel(QUEUE);
         let endpoint = Endpoint::Unix(management.to_owned());
         let dialer = Dialer::new(endpoint, Options::default(), Backoff::default());
         tokio::spawn(forget(dialer, received));
-        Self(stale)
+        Self(orders)
     }
 
     /// Has these forgotten.
     pub(crate) async fn flush(&self, stale: impl IntoIterator<Item = Stale>) {
-        for stale in stale {
+        self.order(stale.into_iter().map(Order::Forget)).await;
+    }
+
+    /// Connections may take these from now on.
+    pub(crate) async fn keep(&self, ways: impl IntoIterator<Item = Stale>) {
+        self.order(ways.into_iter().map(Order::Keep)).await;
+    }
+
+    async fn order(&self, orders: impl Iterator<Item = Order>) {
+        for order in orders {
             // A task that has ended ended with the agent.
-            let _ = self.0.send(stale).await;
+            let _ = self.0.send(order).await;
         }
     }
 }
 
-async fn forget(mut dialer: Dialer, mut stale: mpsc::Receiver<Stale>) {
-    let mut next = stale.recv().await;
+// === impl Pending ===
+
+impl Pending {
+    fn take(&mut self, order: Order, at: Instant) {
+        match order {
+            Order::Keep(way) => {
+                self.now.remove(&way);
+                self.again.remove(&way);
+            }
+            Order::Forget(way) => {
+                self.now.insert(way);
+                if self.again.len() < MOST_AGAIN {
+                    self.again.insert(way, at + REVALIDATED);
+                }
+            }
+        }
+    }
+
+    fn due(&self) -> Option<Instant> {
+        self.again.values().min().copied()
+    }
+
+    /// What is to be forgotten at this moment.
+    fn ripe(&mut self, at: Instant) -> BTreeSet<Stale> {
+        let mut ripe = std::mem::take(&mut self.now);
+        self.again.retain(|way, due| {
+            let waits = *due > at;
+            if !waits {
+                ripe.insert(*way);
+            }
+            waits
+        });
+        ripe
+    }
+
+    /// Waits until something is to be forgotten; nothing, when nobody can order any more.
+    async fn next(&mut self, orders: &mut mpsc::Receiver<Order>) -> Option<BTreeSet<Stale>> {
+        loop {
+            let due = self.due();
+            tokio::select! {
+                order = orders.recv() => {
+                    self.take(order?, Instant::now());
+                    while let Ok(order) = orders.try_recv() {
+                        self.take(order, Instant::now());
+                    }
+                }
+                () = sleep_until(due.unwrap_or_else(Instant::now).into()), if due.is_some() => {}
+            }
+            let ripe = self.ripe(Instant::now());
+            if !ripe.is_empty() {
+                return Some(ripe);
+            }
+        }
+    }
+}
+
+async fn forget(mut dialer: Dialer, mut orders: mpsc::Receiver<Order>) {
+    let mut pending = Pending::default();
+    let mut next = pending.next(&mut orders).await;
     while next.is_some() {
         let (session, _events) = dialer.next().await;
-        while let Some(way) = next {
-            let mut batch = vec![way];
-            while let Ok(more) = stale.try_recv() {
-                batch.push(more);
-            }
-            debug!(ways = batch.len(), "connections are forgotten");
-            if let Err(error) = session.batch(batch.iter().map(Stale::message)).await {
+        while let Some(ways) = next {
+            debug!(ways = ways.len(), "connections are forgotten");
+            if let Err(error) = session.batch(ways.iter().map(Stale::message)).await {
                 warn!(error = %Chain(&error), "connections are not forgotten");
+                next = Some(ways);
                 break;
             }
-            next = stale.recv().await;
+            next = pending.next(&mut orders).await;
         }
         session.close().await;
     }
@@ -210,6 +294,20 @@ mod tests {
         let unready = "{ address: 10.0.0.1, state: unready }";
         assert_eq!(gone(one, unready), [(Transport::Udp, endpoint(5353))]);
         assert_eq!(gone(unready, ""), [(Transport::Tcp, endpoint(8080))]);
+    }
+
+    #[test]
+    fn a_way_is_forgotten_twice_unless_it_comes_back() {
+        let ways = Stale::ways(&view("{ address: 10.0.0.1 }"), &"a".parse().unwrap());
+        let ways: Vec<Stale> = ways.into_iter().collect();
+        let (mut pending, start) = (Pending::default(), Instant::now());
+        pending.take(Order::Forget(ways[0]), start);
+        pending.take(Order::Forget(ways[1]), start);
+        assert_eq!(pending.ripe(start), BTreeSet::from([ways[0], ways[1]]));
+        pending.take(Order::Keep(ways[1]), start);
+        assert!(pending.ripe(start).is_empty() && pending.due() == Some(start + REVALIDATED));
+        assert_eq!(pending.ripe(start + REVALIDATED), BTreeSet::from([ways[0]]));
+        assert_eq!(pending.due(), None);
     }
 
     #[test]

@@ -101,6 +101,13 @@ fn connections_stay_until_their_endpoint_is_gone() {
     for _ in 0..5 {
         assert!(says(&second, b"five").unwrap());
     }
+    // And with the Service all of them.
+    stage.tell(&[]);
+    wait_until("the end of the last connection", PATIENCE, || match says(&second, b"six") {
+        Err(_) => Ok(()),
+        Ok(_) => Err("it is alive"),
+    })
+    .unwrap();
 }
 
 fn conntrack(stage: &Stage) -> String {

@@ -4,6 +4,7 @@
 
 mod ask;
 mod changes;
+mod churn;
 #[path = "../fabric/cluster.rs"]
 #[allow(dead_code, reason = "shared with the tests of whole clusters, which use the rest")]
 mod cluster;

@@ -45,9 +45,7 @@ impl Guest {
 impl Stage {
     /// All of it, without Services; `extra` more endpoints on the first node.
     pub(crate) fn new() -> Self {
-        let cluster = Cluster::start_with(Addressing::Dual, NODES, |view| {
-            view.replace("'fd01::/48']", "'fd01::/48'], services: [10.96.0.0/16, 'fd96::/112']")
-        });
+        let cluster = Cluster::start_with(Addressing::Dual, NODES, |view| with_range(&view));
         let client = Guest::pod(cluster.pod(0, "client"));
         let endpoints: Vec<Guest> = [(0, "e1"), (1, "e2")]
             .into_iter()
@@ -69,11 +67,13 @@ impl Stage {
 
     /// All nodes are told of these Services.
     pub(crate) fn tell(&self, services: &[String]) {
-        let view = self.cluster.addressing.view(NODES);
-        let view =
-            view.replace("'fd01::/48']", "'fd01::/48'], services: [10.96.0.0/16, 'fd96::/112']");
-        let view = services.iter().fold(view, |view, service| view + service);
+        let view = services.iter().fold(self.view(), |view, service| view + service);
         self.cluster.fabric.nodes().iter().for_each(|node| rewrite_view(node, &view));
+    }
+
+    /// What nodes know without Services.
+    pub(crate) fn view(&self) -> String {
+        with_range(&self.cluster.addressing.view(NODES))
     }
 
     pub(crate) fn node(&self, n: usize) -> &Netns {
@@ -83,6 +83,11 @@ impl Stage {
     pub(crate) fn endpoint(&self, name: &str) -> &Guest {
         self.endpoints.iter().find(|guest| guest.name == name).unwrap()
     }
+}
+
+/// A view whose fabric has addresses for Services.
+fn with_range(view: &str) -> String {
+    view.replace("'fd01::/48']", "'fd01::/48'], services: [10.96.0.0/16, 'fd96::/112']")
 }
 
 /// A Service of a name and addresses; `rest` is what else it has.
