@@ -270,7 +270,9 @@ impl Compiler {
                 }
             }
             Owner::Object(Key::Node(name)) => match self.view.nodes().get(name) {
-                Some(node) if node.name == *self.view.node() => node::own(out, node, self.local),
+                Some(node) if node.name == *self.view.node() => {
+                    node::own(out, node, self.local, &self.view.fabric().cluster);
+                }
                 Some(node) => node::remote(out, node, self.local, tunnel),
                 None => {}
             },

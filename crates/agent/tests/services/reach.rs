@@ -180,6 +180,10 @@ fn local_traffic_keeps_its_source() {
     assert_eq!(answers(&stage.client, || ask::tcp(far(2))), answers_there);
     assert_eq!(answers(&stage.client, || ask::tcp(far(1))).len(), 1);
     silent(stage.endpoint("e2"), far(1));
+    // So is the node itself, by its own port.
+    let own = outer(&stage, 1, false);
+    let seen = count(stage.node(0), TIMES, || ask::tcp(far(1)));
+    assert_eq!(seen.into_keys().collect::<Vec<_>>(), [format!("e2 {own}")]);
     // By the port of the node, which no range holds for.
     let open = SocketAddr::new(outer(&stage, 1, false), node_port("other"));
     assert_eq!(answers(&stage.outside, || ask::tcp(open)).len(), 2);

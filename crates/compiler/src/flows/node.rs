@@ -35,8 +35,8 @@ pub(crate) fn remote(out: &mut Emitter, node: &Node, local: LocalPorts, tunnel: 
     }
 }
 
-/// Flows for this node itself.
-pub(crate) fn own(out: &mut Emitter, node: &Node, local: LocalPorts) {
+/// Flows for this node itself; `pods` are addresses that all pods have.
+pub(crate) fn own(out: &mut Emitter, node: &Node, local: LocalPorts, pods: &[IpNet]) {
     for block in &node.blocks {
         // No pod has it: to hand it to the machine would bring it back for ever.
         out.add(route(*block));
@@ -48,7 +48,7 @@ pub(crate) fn own(out: &mut Emitter, node: &Node, local: LocalPorts) {
             .set(Field::ETH_SRC, mac(Mac::FABRIC));
         out.add(out_of(rule, local.gateway, Destination::Gateway).to(Table::Hop));
     }
-    source_nat::own(out, node);
+    source_nat::own(out, node, pods);
     for address in node.service_addresses() {
         track::answers_to(out, address);
     }

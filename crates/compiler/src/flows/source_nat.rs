@@ -8,6 +8,7 @@ use crate::local::Attachment;
 use crate::pipeline::Table;
 use crate::plan::{Emitter, Rule};
 use crate::registers::{Destination, Origin, Register};
+use ipnet::IpNet;
 use osier_model::Node;
 
 /// A port that reached itself: it would not take an answer from itself.
@@ -23,8 +24,8 @@ pub(crate) fn hairpin(out: &mut Emitter, at: Attachment) {
     );
 }
 
-/// For this node: who gets its address.
-pub(crate) fn own(out: &mut Emitter, node: &Node) {
+/// For this node: who gets its address. `pods` are addresses that all pods have.
+pub(crate) fn own(out: &mut Emitter, node: &Node, pods: &[IpNet]) {
     for address in node.service_addresses() {
         let translate = |rule: Rule| rule.ip(address).then(from_address(address)).to(Table::Egress);
         let hairpin = to_service(priority::HIGH, Destination::Port).when(Register::HAIRPIN, 1_u8);
@@ -35,15 +36,21 @@ pub(crate) fn own(out: &mut Emitter, node: &Node) {
         // The machine would take nothing from itself.
         out.add(translate(from_gateway(Destination::Gateway).forget_in_port()));
     }
-    // Answers to the gateway's own address come back here by themselves.
-    let gateways = node.blocks.iter().map(|block| Node::gateway_of(*block));
-    for gateway in gateways {
-        out.add(
-            to_service(priority::HIGH, Destination::Tunnel)
-                .when(Register::FROM, Origin::Gateway as u8)
-                .sourced(gateway)
-                .to(Table::Egress),
-        );
+    let from_machine = |address| {
+        to_service(priority::HIGH, Destination::Tunnel)
+            .when(Register::FROM, Origin::Gateway as u8)
+            .sourced(address)
+    };
+    // Answers to the gateway's own address come back here by themselves, and pods' answers to the
+    // machine's; other machines' would go straight there.
+    for block in &node.blocks {
+        out.add(from_machine(Node::gateway_of(*block)).to(Table::Egress));
+    }
+    for address in &node.addresses {
+        let same = pods.iter().filter(|pods| pods.addr().is_ipv4() == address.is_ipv4());
+        for pods in same {
+            out.add(from_machine(*address).destined(*pods).to(Table::Egress));
+        }
     }
 }
 
