@@ -102,11 +102,13 @@ e2e: ## specs of the Kubernetes end-to-end suite on that cluster; FOCUS='DNS.*Co
 	@$(KUBELAB) e2e $(SPECS) --out $(REPORTS)
 
 .PHONY: conformance
-conformance: kubelab ## all network conformance specs, IPv4 and dual stack, against the recorded baseline
+conformance: kubelab ## all network conformance specs, IPv4 and dual stack, and Services, against recorded baselines
 	$(KUBELAB) conformance $(CLUSTER) $(SPECS) \
 		--out $(REPORTS)/ipv4 --baseline crates/kubelab/baseline-ipv4.tsv
 	$(KUBELAB) conformance $(CLUSTER) --dual $(SPECS) \
 		--out $(REPORTS)/dual --baseline crates/kubelab/baseline-dual.tsv
+	$(KUBELAB) conformance --nodes 3 --proxy osier --dual --procs $(or $(PROCS),4) --beyond \
+		--out $(REPORTS)/services --baseline crates/kubelab/baseline-services.tsv
 
 .PHONY: rows
 rows: ## generate the OVSDB row types from the schemas

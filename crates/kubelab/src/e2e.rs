@@ -21,10 +21,9 @@ pub const CONFORMANCE_DUAL: &str = r"\[sig-network\].*(\[Conformance\]|\[Feature
 /// which.
 pub const BEYOND: &str = r"\[sig-network\] (Services|Networking|EndpointSlice|Conntrack|HostPort|Proxy|Traffic Distribution)";
 
-/// What of those is not run: what every cluster must pass, what takes daemons away, SCTP, and what needs
-/// the internet.
-pub const NOT_BEYOND: &str =
-    r"\[Conformance\]|\[Disruptive\]|\[Serial\]|\[Slow\]|SCTP|IPerf2|Internet connection";
+/// What of those is not run: what every cluster must pass, what takes daemons away, SCTP, what needs the
+/// internet, and what asks kube-proxy itself.
+pub const NOT_BEYOND: &str = r"\[Conformance\]|\[Disruptive\]|\[Serial\]|\[Slow\]|SCTP|IPerf2|Internet connection|kube-proxy urls";
 
 const JSON: &str = "report.json";
 const LOG: &str = "e2e.log";
