@@ -155,7 +155,7 @@ pub(crate) fn await_ready(controller: &Process) -> Result<()> {
 }
 
 /// Waits until the agent's switch is as the controller wants it.
-fn await_converged(client: &mut Client<'_>, agent: &Process) -> Result<()> {
+pub(crate) fn await_converged(client: &mut Client<'_>, agent: &Process) -> Result<()> {
     let path = format!("{RESOURCES}/status");
     wait_until("the node to converge", PATIENCE, || {
         let status = client.ask("GET", &path, None).map_err(|error| error.to_string())?;
@@ -168,7 +168,8 @@ fn await_converged(client: &mut Client<'_>, agent: &Process) -> Result<()> {
     Ok(())
 }
 
-fn write_agent(node: &Node) -> Result<std::path::PathBuf> {
+/// Writes the configuration of an agent that follows the controller on its own machine.
+pub(crate) fn write_agent(node: &Node) -> Result<std::path::PathBuf> {
     let dir = node.ovs().dir();
     let (run, name, address) = (dir.display(), node.name(), node.underlay());
     let text = format!(

@@ -21,6 +21,7 @@ mod ovsdb;
 mod path;
 mod restore;
 mod runtime;
+mod services;
 mod southbound;
 mod switch;
 mod workload;
@@ -60,6 +61,10 @@ const SUITES: &[Suite] = &[
     fleet::LARGE_CLUSTER,
     kubernetes::PODS,
     kubernetes::MEMORY,
+    services::NFTABLES,
+    services::IPTABLES,
+    services::GROWTH,
+    services::TRAFFIC,
 ];
 
 /// Figures that one measurement yields together.

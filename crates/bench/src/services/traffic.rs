@@ -1,0 +1,245 @@
+//! Connections and throughput through a Service, against the same pods without one; and what Services
+//! cost a node in flows.
+
+use super::PORT;
+use crate::Suite;
+use crate::figure::{Amount, Figure, Goal, Wanted};
+use crate::measure::{Side, in_turns};
+use crate::node::{Cluster, PATIENCE};
+use crate::runtime::{Plugin, Pod};
+use anyhow::{Context, Result, ensure};
+use osier_testbed::{Netns, traffic, wait_until};
+use std::fmt::Write as _;
+use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long one measurement takes.
+const SECONDS: u32 = 2;
+/// Who connects at once.
+const CLIENTS: usize = 4;
+/// Pods that answer.
+const SERVERS: usize = 3;
+/// What iperf3 listens on.
+const IPERF: u16 = 5201;
+const TARGET: u16 = 8080;
+const SERVICES: usize = 200;
+/// Flows that a flow for each Service and each endpoint would be.
+const EACH: f64 = 800.0;
+
+const GOALS: [Goal; 3] = [
+    Goal {
+        name: "svc-connect",
+        about: "TCP connections a second through a Service of 3 pods, against the pods themselves",
+        wanted: Wanted::AtLeast(0.8),
+    },
+    Goal {
+        name: "svc-path",
+        about: "TCP through a Service, against the pod itself; throughput by iperf3",
+        wanted: Wanted::AtLeast(0.9),
+    },
+    Goal {
+        name: "svc-flows",
+        about: "flows that 200 Services of 3 endpoints add to a node, against 800",
+        wanted: Wanted::AtMost(0.5),
+    },
+];
+
+/// All three, of one node.
+pub(crate) const TRAFFIC: Suite = Suite { goals: &GOALS, run };
+
+fn run(rounds: usize) -> Result<Vec<Figure>> {
+    eprintln!("svc-connect: {CLIENTS} clients, {SECONDS} s at a time");
+    let stage = Stage::new()?;
+    let connect = in_turns(rounds, |side| stage.connections(side))?;
+    stage.tell_costs()?;
+    let path = in_turns(rounds, |side| {
+        let to = if side == Side::Ours { address(1)? } else { stage.servers[0].1 };
+        let (from, to_pod) = (&stage.client, &stage.servers[0].0);
+        Ok(Number(traffic::iperf_tcp(from, to_pod, to, SECONDS)?.mbit_per_second))
+    })?;
+    let flows = stage.flows_of_many()?;
+    let count = |numbers| Amount::Count(middle(numbers));
+    let rate = |numbers| Amount::Rate(middle(numbers));
+    Ok(vec![
+        Figure { goal: &GOALS[0], ours: count(connect.ours), rival: count(connect.rival) },
+        Figure { goal: &GOALS[1], ours: rate(path.ours), rival: rate(path.rival) },
+        Figure { goal: &GOALS[2], ours: Amount::Count(flows), rival: Amount::Count(EACH) },
+    ])
+}
+
+/// A client and servers, pods of one node.
+struct Stage {
+    client: Netns,
+    servers: Vec<(Netns, IpAddr)>,
+    view: String,
+    _pods: Vec<Pod>,
+    cluster: Cluster,
+}
+
+impl Stage {
+    fn new() -> Result<Self> {
+        let cluster = Cluster::start(1)?;
+        let pods = Pod::make(cluster.lab(), "s", 1 + SERVERS)?;
+        let plugin = Plugin::ours(&cluster, 0);
+        let mut all = Vec::new();
+        for pod in &pods {
+            all.push((pod.netns.clone(), plugin.address(pod)?));
+        }
+        let (client, _) = all.remove(0);
+        for (netns, address) in &all {
+            serve(netns, SocketAddr::new(*address, TARGET))?;
+        }
+        let path = cluster.node(0).ovs().dir().join("view.yaml");
+        let view = std::fs::read_to_string(path)?
+            .replace("cluster: [10.1.0.0/16]", "cluster: [10.1.0.0/16], services: [10.96.0.0/16]");
+        let stage = Self { client, servers: all, view, _pods: pods, cluster };
+        let addresses: Vec<IpAddr> = stage.servers.iter().map(|(_, address)| *address).collect();
+        let mut services = service(0, PORT, TARGET, &addresses)?;
+        services += &service(1, IPERF, IPERF, &addresses[..1])?;
+        stage.tell(&services)?;
+        let to = SocketAddr::new(address(0)?, PORT);
+        wait_until("the Service", PATIENCE, || stage.client.tcp_connect(to))?;
+        Ok(stage)
+    }
+
+    fn tell(&self, services: &str) -> Result<()> {
+        let path = self.cluster.node(0).ovs().dir().join("view.yaml");
+        let beside = path.with_extension("new");
+        std::fs::write(&beside, format!("{}{services}", self.view))?;
+        Ok(std::fs::rename(beside, path)?)
+    }
+
+    /// Connections a second.
+    fn connections(&self, side: Side) -> Result<Number> {
+        let to: Vec<SocketAddr> = match side {
+            Side::Ours => vec![SocketAddr::new(address(0)?, PORT)],
+            Side::Rival => self.servers.iter().map(|(_, a)| SocketAddr::new(*a, TARGET)).collect(),
+        };
+        let (done, made, failed) =
+            (AtomicBool::new(false), AtomicUsize::new(0), AtomicUsize::new(0));
+        let connect = |client: usize| {
+            for to in to.iter().cycle().skip(client) {
+                if done.load(Ordering::Relaxed) {
+                    return;
+                }
+                let stream = TcpStream::connect_timeout(to, Duration::from_secs(1));
+                let counter = if stream.is_ok() { &made } else { &failed };
+                counter.fetch_add(1, Ordering::Relaxed);
+            }
+        };
+        let begun = Instant::now();
+        self.client.within(|| {
+            thread::scope(|scope| {
+                for client in 0..CLIENTS {
+                    scope.spawn(move || connect(client));
+                }
+                thread::sleep(Duration::from_secs(SECONDS.into()));
+                done.store(true, Ordering::Relaxed);
+            });
+        })?;
+        let (made, failed) = (made.into_inner(), failed.into_inner());
+        ensure!(failed * 1000 <= made, "{failed} of {made} connections failed");
+        #[allow(clippy::cast_precision_loss, reason = "small numbers")]
+        Ok(Number(made as f64 / begun.elapsed().as_secs_f64()))
+    }
+
+    /// What the switch has of connections through the Service, and what one costs it.
+    fn tell_costs(&self) -> Result<()> {
+        let ovs = self.cluster.node(0).ovs();
+        let number = |text: &str, name: &str| {
+            let rest = text.lines().find_map(|line| line.trim().strip_prefix(name))?;
+            rest.split_whitespace().next()?.parse::<f64>().ok()
+        };
+        let stats = || ovs.appctl(&["dpif-netdev/pmd-stats-show"]);
+        let before = stats()?;
+        let made = self.connections(Side::Ours)?.0 * f64::from(SECONDS);
+        let after = stats()?;
+        let each = |name: &str| {
+            let [before, after] = [&before, &after].map(|text| number(text, name));
+            after.zip(before).map_or(f64::NAN, |(after, before)| (after - before) / made)
+        };
+        let megaflows = ovs.appctl(&["dpctl/dump-flows"])?.lines().count();
+        eprintln!(
+            "  a connection through the Service: {:.2} packets, {:.2} recirculations, {:.3} upcalls; \
+             {megaflows} megaflows in all, 1 group",
+            each("packets received:"),
+            each("packet recirculations:"),
+            each("miss with success upcall:"),
+        );
+        Ok(())
+    }
+
+    /// How many flows many Services add.
+    fn flows_of_many(&self) -> Result<f64> {
+        let ovs = self.cluster.node(0).ovs();
+        let bridge = format!("unix:{}", ovs.mgmt_socket("br-int").display());
+        let flows =
+            || -> Result<String> { Ok(ovs.ofctl(&["-O", "OpenFlow15", "dump-flows", &bridge])?) };
+        self.tell("")?;
+        let is_there = |number: usize, there: bool| {
+            let text = format!("nw_dst={},", super::address(number));
+            wait_until("the switch to follow", PATIENCE, || match flows() {
+                Ok(flows) if flows.contains(&text) == there => Ok(flows.lines().count()),
+                Ok(_) => Err("not yet".to_owned()),
+                Err(error) => Err(error.to_string()),
+            })
+        };
+        let before = is_there(0, false)?;
+        let mut services = String::new();
+        let addresses: Vec<IpAddr> = self.servers.iter().map(|(_, address)| *address).collect();
+        for number in 0..SERVICES {
+            services += &service(number, PORT, TARGET, &addresses)?;
+        }
+        self.tell(&services)?;
+        let after = is_there(SERVICES - 1, true)?;
+        eprintln!("  {before} flows without Services, {after} with {SERVICES}");
+        #[allow(clippy::cast_precision_loss, reason = "small numbers")]
+        Ok((after - before) as f64)
+    }
+}
+
+fn address(number: usize) -> Result<IpAddr> {
+    Ok(super::address(number).parse()?)
+}
+
+/// A Service of these pods, for a view.
+fn service(number: usize, port: u16, target: u16, endpoints: &[IpAddr]) -> Result<String> {
+    let mut text = String::new();
+    let address = address(number)?;
+    writeln!(
+        text,
+        "- {{ kind: service, name: s{number}, addresses: [{address}], ports: [{{ name: p, port: {port} }}] }}"
+    )?;
+    let endpoints: Vec<String> = endpoints.iter().map(|a| format!("{{ address: {a} }}")).collect();
+    writeln!(
+        text,
+        "- {{ kind: endpoints, service: s{number}, slice: a, ports: [{{ name: p, port: {target} }}], \
+         endpoints: [{}] }}",
+        endpoints.join(", ")
+    )?;
+    Ok(text)
+}
+
+/// Takes connections, and ends them: who ends first keeps the port for a while, and that is not to be
+/// the client.
+fn serve(netns: &Netns, at: SocketAddr) -> Result<()> {
+    let listener = netns.tcp_listen(at).context("a server")?;
+    thread::spawn(move || listener.incoming().for_each(drop));
+    Ok(())
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Number(f64);
+
+impl std::fmt::Display for Number {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:.0}", self.0)
+    }
+}
+
+fn middle(mut numbers: Vec<Number>) -> f64 {
+    numbers.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+    numbers.get(numbers.len() / 2).map_or(0.0, |number| number.0)
+}
