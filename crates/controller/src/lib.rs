@@ -21,8 +21,8 @@ mod trace;
 
 pub use controller::{Controller, ControllerError};
 pub use engine::{
-    AllocationRules, Effect, Engine, Exhausted, Operation, Outcome, StartError, Started, Write,
-    WriteError, Written,
+    AllocationRules, Effect, Engine, Exhausted, IDENTITIES, Operation, Outcome, StartError,
+    Started, Write, WriteError, Written, kept_identity,
 };
 pub use joins::kept_pause;
 pub use metrics::Metrics;

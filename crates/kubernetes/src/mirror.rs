@@ -164,7 +164,7 @@ impl Mirror {
             match answer {
                 Ok(written) => {
                     let is = written.outcomes.into_iter().find_map(|outcome| outcome.resource);
-                    let is = is.filter(|is| !matches!(is.kind(), Kind::Service | Kind::Endpoints));
+                    let is = is.filter(|is| has_own(is.kind()));
                     let revision = written.position.revision.0;
                     let taken = Taken { wanted: Arc::clone(wanted), is, revision };
                     self.taken.insert(name.clone(), taken);
@@ -186,6 +186,18 @@ fn made(resource: &Resource) -> Option<&str> {
     resource.metadata().creation_timestamp.as_deref()
 }
 
+/// Whether something of what a resource is was allocated, and must be told.
+fn has_own(kind: Kind) -> bool {
+    match kind {
+        Kind::Fabric | Kind::Node | Kind::Pool | Kind::Router | Kind::Network | Kind::Port => true,
+        Kind::Service
+        | Kind::Endpoints
+        | Kind::Namespace
+        | Kind::NetworkPolicy
+        | Kind::Workload => false,
+    }
+}
+
 /// Whether a resource says itself, or was told before, what it gets.
 fn has_numbers(resource: &Resource) -> bool {
     match resource {
@@ -197,8 +209,12 @@ fn has_numbers(resource: &Resource) -> bool {
         Resource::Service(service) => {
             !(service.spec.addresses.is_empty() && service.status.addresses.is_empty())
         }
-        Resource::Fabric(_) | Resource::Node(_) | Resource::Pool(_) | Resource::Endpoints(_) => {
-            true
-        }
+        Resource::Fabric(_)
+        | Resource::Node(_)
+        | Resource::Pool(_)
+        | Resource::Endpoints(_)
+        | Resource::Namespace(_)
+        | Resource::NetworkPolicy(_)
+        | Resource::Workload(_) => true,
     }
 }

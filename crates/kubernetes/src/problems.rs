@@ -73,6 +73,12 @@ impl Whose {
         Self::of("discovery.k8s.io/v1", "EndpointSlice", namespace, name, uid)
     }
 
+    /// A policy, by the name that it has in the model.
+    pub(crate) fn policy(name: &str, uid: &str) -> Self {
+        let (namespace, name) = name.split_once(':').unwrap_or(("", name));
+        Self::of("networking.k8s.io/v1", "NetworkPolicy", namespace, name, uid)
+    }
+
     pub(crate) fn service_cidr(name: &str, uid: &str) -> Self {
         let whose = Self::of("networking.k8s.io/v1", "ServiceCIDR", "", name, uid);
         Self { namespace: None, ..whose }

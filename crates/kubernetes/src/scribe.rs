@@ -5,11 +5,12 @@
 
 use crate::custom::{api_resource, port_object};
 use crate::error::{failed, is_conflict, is_missing, may_pass};
+use crate::world::identity::IdentityObject;
 use crate::world::node::{NETWORK_UNAVAILABLE, TAINT};
 use futures_util::StreamExt;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::jiff::Timestamp;
-use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams};
+use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use osier_resource::{API_VERSION, Kind};
 use serde_json::{Value, json};
@@ -42,6 +43,10 @@ pub(crate) enum Duty {
     Untaint { node: String },
     /// A port whose node is gone.
     DeletePort { name: String },
+    /// An identity that was given.
+    Identity { number: u32, spec: Value },
+    /// One that is forgotten.
+    Forget { number: u32 },
 }
 
 /// Who hands writes over.
@@ -113,6 +118,20 @@ async fn write(client: &Client, duty: &Duty) -> Result<(), kube::Error> {
         Duty::DeletePort { name } => {
             let ports = api(client, Kind::Port);
             ports.delete(&port_object(name), &DeleteParams::default()).await.map(drop)
+        }
+        Duty::Identity { number, spec } => {
+            let identities: Api<IdentityObject> = Api::all(client.clone());
+            let object = IdentityObject::of(*number, spec.clone());
+            match identities.create(&PostParams::default(), &object).await {
+                // It is there already, from a try that was not answered.
+                Err(error) if is_conflict(&error) => Ok(()),
+                made => made.map(drop),
+            }
+        }
+        Duty::Forget { number } => {
+            let identities: Api<IdentityObject> = Api::all(client.clone());
+            let parameters = DeleteParams::default();
+            identities.delete(&number.to_string(), &parameters).await.map(drop)
         }
     }
 }

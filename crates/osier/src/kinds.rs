@@ -47,6 +47,9 @@ Kinds (plural, singular, short):
   ports     port     po    an attachment of a pod: namespace:pod, or namespace:pod:interface
   services  service  svc   addresses behind which endpoints answer: namespace:service
   endpoints  endpoints  ep  some of a service's endpoints
+  namespaces  namespace  ns  what workloads are in, with labels
+  policies  networkpolicy  netpol  who may talk to whom: namespace:policy
+  workloads  workload  wl  what has ports, with labels that policies select by: namespace:pod
   pods      pod            pods, as their nodes' agents know them; only to look at";
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Changes that users ask for: what they may change, and what stays the controller's.
 
 use crate::parse::Fault;
+use crate::policy::{NamespaceStatus, NetworkPolicyStatus, WorkloadStatus};
 use crate::resource::{Document, Resource};
 use crate::service::{EndpointsStatus, ServiceStatus};
 use crate::status::{
@@ -145,6 +146,9 @@ impl Resource {
             Self::Port(d) => d.status = PortStatus::default(),
             Self::Service(d) => d.status = ServiceStatus::default(),
             Self::Endpoints(d) => d.status = EndpointsStatus::default(),
+            Self::Namespace(d) => d.status = NamespaceStatus::default(),
+            Self::NetworkPolicy(d) => d.status = NetworkPolicyStatus::default(),
+            Self::Workload(d) => d.status = WorkloadStatus::default(),
         }
     }
 
@@ -164,6 +168,9 @@ impl Resource {
             (Self::Port(old), Self::Port(new)) => take(old, new),
             (Self::Service(old), Self::Service(new)) => take(old, new),
             (Self::Endpoints(old), Self::Endpoints(new)) => take(old, new),
+            (Self::Namespace(old), Self::Namespace(new)) => take(old, new),
+            (Self::NetworkPolicy(old), Self::NetworkPolicy(new)) => take(old, new),
+            (Self::Workload(old), Self::Workload(new)) => take(old, new),
             _ => false,
         }
     }

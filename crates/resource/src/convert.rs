@@ -2,12 +2,14 @@
 
 use crate::kind::port_key;
 use crate::parse::Fault;
+use crate::policy;
 use crate::resource::{Document, Resource};
 use crate::spec::{NetworkSpec, NodeSpec, PortSpec};
 use crate::status::{NetworkStatus, NodeStatus, PortStatus};
 use osier_model::{
-    Fabric, Mac, Network, NetworkName, Node, NodeName, Object, Pool, PoolName, Port, Router,
-    RouterName, ServiceName, SliceName, Vni, VrfId,
+    DeviceName, Fabric, Mac, NamespaceName, Network, NetworkName, Node, NodeName, Object,
+    PolicyName, Pool, PoolName, Port, Router, RouterName, ServiceName, SliceName, Statement, Vni,
+    VrfId,
 };
 use std::net::{IpAddr, Ipv4Addr};
 use thiserror::Error;
@@ -21,6 +23,8 @@ pub enum Modelled {
     Pool(Pool),
     /// What holds for the whole cluster.
     Fabric(Fabric),
+    /// What policies are made of.
+    Stated(Statement),
 }
 
 /// Why a resource is nothing to the model.
@@ -80,6 +84,7 @@ impl Resource {
             Modelled::Fabric(fabric) => fabric.validate(),
             Modelled::Pool(pool) => pool.validate(),
             Modelled::Object(object) => object.validate(),
+            Modelled::Stated(statement) => statement.validate(),
         };
         checked.map_err(|invalid| {
             let fault = Fault::new(format!("spec.{}", invalid.field), invalid.problem.to_string());
@@ -129,6 +134,21 @@ impl Resource {
             }
             Self::Endpoints(Document { spec, .. }) => {
                 Modelled::Object(Object::Endpoints(spec.to_model(name!(SliceName))))
+            }
+            Self::Namespace(Document { metadata, .. }) => {
+                let stated = policy::namespace(name!(NamespaceName), &metadata.labels);
+                Modelled::Stated(Statement::Namespace(stated))
+            }
+            Self::Workload(Document { metadata, spec, .. }) => {
+                let stated = spec.to_model(name!(DeviceName), &metadata.labels);
+                Modelled::Stated(Statement::Workload(stated))
+            }
+            Self::NetworkPolicy(Document { spec, .. }) => {
+                let stated = spec.to_model(name!(PolicyName)).map_err(|(field, said)| {
+                    let fault = Fault::new(format!("spec.{field}"), said);
+                    ConvertError::Invalid { resource: self.called(), fault }
+                })?;
+                Modelled::Stated(Statement::Policy(stated))
             }
         })
     }

@@ -1,7 +1,9 @@
 //! Kinds of resources, and the names by which users call them.
 
 use osier_model::{DeviceName, InterfaceName, NameError, PortKey};
-use osier_model::{NetworkName, NodeName, PoolName, RouterName, ServiceName, SliceName};
+use osier_model::{
+    NamespaceName, NetworkName, NodeName, PolicyName, PoolName, RouterName, ServiceName, SliceName,
+};
 use std::fmt;
 use std::str::FromStr;
 use thiserror::Error;
@@ -25,6 +27,12 @@ pub enum Kind {
     Service,
     /// Some of a Service's endpoints.
     Endpoints,
+    /// What workloads are in, with labels.
+    Namespace,
+    /// Who may talk to whom.
+    NetworkPolicy,
+    /// What has ports, with labels.
+    Workload,
 }
 
 /// A word that is no kind.
@@ -44,6 +52,9 @@ pub enum BadName {
     /// It is not a port's.
     #[error("{0:?} is no port's name: namespace:pod, or namespace:pod:interface")]
     Port(String),
+    /// It does not say in which namespace.
+    #[error("{0:?} has no namespace: it is namespace:name")]
+    Namespace(String),
     /// A port's first interface needs no name.
     #[error("the first interface is not named: did you mean {meant:?}?")]
     First {
@@ -62,7 +73,7 @@ pub enum BadName {
 
 impl Kind {
     /// All of them, in an order in which none refers to a later one.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 11] = [
         Self::Fabric,
         Self::Node,
         Self::Pool,
@@ -71,6 +82,9 @@ impl Kind {
         Self::Port,
         Self::Service,
         Self::Endpoints,
+        Self::Namespace,
+        Self::NetworkPolicy,
+        Self::Workload,
     ];
 
     /// The name of the one fabric.
@@ -87,6 +101,9 @@ impl Kind {
             Self::Port => "Port",
             Self::Service => "Service",
             Self::Endpoints => "Endpoints",
+            Self::Namespace => "Namespace",
+            Self::NetworkPolicy => "NetworkPolicy",
+            Self::Workload => "Workload",
         }
     }
 
@@ -101,6 +118,9 @@ impl Kind {
             Self::Port => "ports",
             Self::Service => "services",
             Self::Endpoints => "endpoints",
+            Self::Namespace => "namespaces",
+            Self::NetworkPolicy => "policies",
+            Self::Workload => "workloads",
         }
     }
 
@@ -115,6 +135,9 @@ impl Kind {
             Self::Port => "po",
             Self::Service => "svc",
             Self::Endpoints => "ep",
+            Self::Namespace => "ns",
+            Self::NetworkPolicy => "netpol",
+            Self::Workload => "wl",
         }
     }
 
@@ -146,6 +169,9 @@ impl Kind {
             Self::Port => port_key(name).map(drop),
             Self::Service => Ok(ServiceName::new(name).map(drop)?),
             Self::Endpoints => Ok(SliceName::new(name).map(drop)?),
+            Self::Namespace => Ok(NamespaceName::new(name).map(drop)?),
+            Self::NetworkPolicy => in_namespace(name, PolicyName::new(name)?.namespace()),
+            Self::Workload => in_namespace(name, DeviceName::new(name)?.namespace()),
         }
     }
 }
@@ -168,6 +194,13 @@ impl FromStr for Kind {
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
+    }
+}
+
+fn in_namespace(name: &str, namespace: Option<NamespaceName>) -> Result<(), BadName> {
+    match (namespace, name.split_once(':')) {
+        (Some(_), Some((_, own))) if !own.is_empty() => Ok(()),
+        _ => Err(BadName::Namespace(name.to_owned())),
     }
 }
 
@@ -208,7 +241,7 @@ mod tests {
         assert_eq!(
             "pod".parse::<Kind>().unwrap_err().to_string(),
             "\"pod\" is no kind: there are Fabric, Node, Pool, Router, Network, Port, Service, \
-             Endpoints"
+             Endpoints, Namespace, NetworkPolicy, Workload"
         );
     }
 

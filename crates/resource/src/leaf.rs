@@ -149,3 +149,50 @@ pub(crate) struct Endpoint {
     /// Nodes that should prefer it.
     nodes: Option<Vec<Name>>,
 }
+
+/// A port that has a name.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub(crate) struct NamedPort {
+    /// Its name.
+    name: String,
+    /// What carries it.
+    transport: Option<Transport>,
+    /// Its number.
+    port: u16,
+}
+
+/// What labels must be like; everything if nothing is said.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields, rename_all = "camelCase")]
+pub(crate) struct Selector {
+    /// Labels that must be there.
+    match_labels: Option<std::collections::BTreeMap<String, String>>,
+    /// What else must hold.
+    match_expressions: Option<Vec<Expression>>,
+}
+
+/// What a label must be like.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub(crate) struct Expression {
+    /// Which label.
+    key: String,
+    /// What must hold.
+    operator: Operator,
+    /// With which values.
+    values: Option<Vec<String>>,
+}
+
+#[derive(JsonSchema)]
+#[schemars(inline)]
+pub(crate) enum Operator {
+    /// It has one of the values.
+    In,
+    /// It has none of them, or is not there.
+    NotIn,
+    /// It is there.
+    Exists,
+    /// It is not there.
+    DoesNotExist,
+}

@@ -14,6 +14,7 @@ mod kind;
 mod leaf;
 mod metadata;
 mod parse;
+mod policy;
 mod resource;
 mod schema;
 mod service;
@@ -29,6 +30,11 @@ pub use kind::{BadName, Kind, UnknownKind, port_key};
 pub use metadata::Metadata;
 pub use osier_model::EndpointState;
 pub use parse::{Fault, MAX_FILE, ParseError, Parsed, parse};
+pub use policy::{
+    EgressRule, IngressRule, IpBlock, NamespaceSpec, NamespaceStatus, NetworkPolicySpec,
+    NetworkPolicyStatus, NumberOrName, PolicyPeer, PolicyPort, PolicyType, Protocol, WorkloadSpec,
+    WorkloadStatus,
+};
 pub use resource::{API_VERSION, Document, Resource};
 pub use schema::{components, inlined, openapi};
 pub use service::{EndpointsSpec, EndpointsStatus, ServicePortSpec, ServiceSpec, ServiceStatus};

@@ -3,6 +3,10 @@
 use crate::kind::Kind;
 use crate::metadata::Metadata;
 use crate::parse::Fault;
+use crate::policy::{
+    NamespaceSpec, NamespaceStatus, NetworkPolicySpec, NetworkPolicyStatus, WorkloadSpec,
+    WorkloadStatus,
+};
 use crate::service::{EndpointsSpec, EndpointsStatus, ServiceSpec, ServiceStatus};
 use crate::spec::{FabricSpec, NetworkSpec, NodeSpec, PoolSpec, PortSpec, RouterSpec};
 use crate::status::{
@@ -45,6 +49,12 @@ pub enum Resource {
     Service(Document<ServiceSpec, ServiceStatus>),
     /// Some of a Service's endpoints.
     Endpoints(Document<EndpointsSpec, EndpointsStatus>),
+    /// What workloads are in, with labels.
+    Namespace(Document<NamespaceSpec, NamespaceStatus>),
+    /// Who may talk to whom.
+    NetworkPolicy(Document<NetworkPolicySpec, NetworkPolicyStatus>),
+    /// What has ports, with labels.
+    Workload(Document<WorkloadSpec, WorkloadStatus>),
 }
 
 /// Does the same with the document of whatever kind it is.
@@ -59,6 +69,9 @@ macro_rules! with_document {
             Resource::Port($document) => $what,
             Resource::Service($document) => $what,
             Resource::Endpoints($document) => $what,
+            Resource::Namespace($document) => $what,
+            Resource::NetworkPolicy($document) => $what,
+            Resource::Workload($document) => $what,
         }
     };
 }
@@ -105,6 +118,9 @@ impl Resource {
             Self::Port(_) => Kind::Port,
             Self::Service(_) => Kind::Service,
             Self::Endpoints(_) => Kind::Endpoints,
+            Self::Namespace(_) => Kind::Namespace,
+            Self::NetworkPolicy(_) => Kind::NetworkPolicy,
+            Self::Workload(_) => Kind::Workload,
         }
     }
 
@@ -169,6 +185,9 @@ impl Resource {
             Kind::Port => Self::Port(Document::read(kind, value)?),
             Kind::Service => Self::Service(Document::read(kind, value)?),
             Kind::Endpoints => Self::Endpoints(Document::read(kind, value)?),
+            Kind::Namespace => Self::Namespace(Document::read(kind, value)?),
+            Kind::NetworkPolicy => Self::NetworkPolicy(Document::read(kind, value)?),
+            Kind::Workload => Self::Workload(Document::read(kind, value)?),
         })
     }
 }

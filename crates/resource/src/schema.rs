@@ -2,6 +2,10 @@
 
 use crate::kind::Kind;
 use crate::metadata::Metadata;
+use crate::policy::{
+    NamespaceSpec, NamespaceStatus, NetworkPolicySpec, NetworkPolicyStatus, WorkloadSpec,
+    WorkloadStatus,
+};
 use crate::resource::API_VERSION;
 use crate::service::{EndpointsSpec, EndpointsStatus, ServiceSpec, ServiceStatus};
 use crate::spec::{FabricSpec, NetworkSpec, NodeSpec, PoolSpec, PortSpec, RouterSpec};
@@ -62,6 +66,9 @@ fn of_kind(kind: Kind, generator: &mut SchemaGenerator) -> Value {
         Kind::Port => parts::<PortSpec, PortStatus>(generator),
         Kind::Service => parts::<ServiceSpec, ServiceStatus>(generator),
         Kind::Endpoints => parts::<EndpointsSpec, EndpointsStatus>(generator),
+        Kind::Namespace => parts::<NamespaceSpec, NamespaceStatus>(generator),
+        Kind::NetworkPolicy => parts::<NetworkPolicySpec, NetworkPolicyStatus>(generator),
+        Kind::Workload => parts::<WorkloadSpec, WorkloadStatus>(generator),
     };
     let mut required = vec!["apiVersion", "kind", "metadata"];
     if matches!(kind, Kind::Node | Kind::Pool | Kind::Port | Kind::Endpoints) {

@@ -1,6 +1,7 @@
 //! Resources as rows of a table, for people.
 
 use crate::kind::Kind;
+use crate::policy::{NetworkPolicySpec, NetworkPolicyStatus, PolicyType};
 use crate::resource::{Document, Resource};
 use crate::service::{EndpointsSpec, ServicePortSpec, ServiceSpec, ServiceStatus};
 use crate::status::{Condition, Truth};
@@ -29,6 +30,11 @@ impl Kind {
                 &["EXTERNAL", "ROUTER", "AFFINITY", "INTERNAL-TRAFFIC", "EXTERNAL-TRAFFIC"],
             ),
             Self::Endpoints => (&["NAME", "SERVICE", "PORTS", "READY"], &["ENDPOINTS"]),
+            Self::Namespace => (&["NAME"], &[]),
+            Self::NetworkPolicy => {
+                (&["NAME", "SUBJECTS", "SELECTOR", "INGRESS", "EGRESS"], &["HITS"])
+            }
+            Self::Workload => (&["NAME", "NODE", "IDENTITY"], &["PORTS"]),
         };
         let labels: &[&str] = &["LABELS"];
         let more = if wide { [more, labels].concat() } else { Vec::new() };
@@ -93,6 +99,13 @@ impl Resource {
             ],
             Self::Service(Document { spec, status, .. }) => service(spec, status),
             Self::Endpoints(Document { spec, .. }) => endpoints(spec),
+            Self::Namespace(_) => Vec::new(),
+            Self::NetworkPolicy(Document { spec, status, .. }) => policy(spec, status),
+            Self::Workload(Document { spec, status, .. }) => vec![
+                or_none(spec.node.as_ref()),
+                or_none(status.identity.map(|identity| identity.0)),
+                list(spec.ports.iter().map(|p| format!("{}={}/{}", p.name, p.port, p.transport))),
+            ],
         }
     }
 }
@@ -124,6 +137,29 @@ fn endpoints(spec: &EndpointsSpec) -> Vec<String> {
         list(spec.ports.iter().map(|port| format!("{}/{}", port.port, port.transport))),
         format!("{ready}/{}", spec.endpoints.len()),
         list(spec.endpoints.iter().map(|endpoint| endpoint.address)),
+    ]
+}
+
+fn policy(spec: &NetworkPolicySpec, status: &NetworkPolicyStatus) -> Vec<String> {
+    let is_said = |of| spec.policy_types.contains(&of);
+    let (none, open) = (spec.policy_types.is_empty(), "open".to_owned());
+    let rules = |count: usize| match count {
+        0 => "nothing".to_owned(),
+        1 => "1 rule".to_owned(),
+        count => format!("{count} rules"),
+    };
+    let ingress = none || is_said(PolicyType::Ingress);
+    let egress = (none && !spec.egress.is_empty()) || is_said(PolicyType::Egress);
+    let selector = match spec.pod_selector.is_everything() {
+        true => "everything".to_owned(),
+        false => spec.pod_selector.to_string(),
+    };
+    vec![
+        or_none(status.subjects),
+        selector,
+        if ingress { rules(spec.ingress.len()) } else { open.clone() },
+        if egress { rules(spec.egress.len()) } else { open },
+        or_none(status.hits),
     ]
 }
 

@@ -74,6 +74,35 @@ spec:
   endpoints:
   - {address: 10.244.1.7, node: n1, weight: 3, zones: [a], nodes: [n1]}
   - {address: 10.244.2.7, state: terminating}
+---
+apiVersion: osier.dev/v1alpha1
+kind: Namespace
+metadata: {name: shop, labels: {team: blue}}
+---
+apiVersion: osier.dev/v1alpha1
+kind: Workload
+metadata: {name: 'shop:web', labels: {app: web}}
+spec:
+  node: n1
+  ports: [{name: http, port: 8080}]
+---
+apiVersion: osier.dev/v1alpha1
+kind: NetworkPolicy
+metadata: {name: 'shop:db'}
+spec:
+  podSelector: {matchLabels: {app: db}}
+  policyTypes: [Ingress, Egress]
+  ingress:
+  - from:
+    - podSelector: {matchExpressions: [{key: app, operator: In, values: [web, api]}]}
+    - namespaceSelector: {matchLabels: {team: blue}}
+    - ipBlock: {cidr: 10.0.0.0/8, except: [10.1.0.0/16]}
+    ports:
+    - {port: 5432}
+    - {protocol: UDP, port: 100, endPort: 200}
+    - {port: sql}
+  egress:
+  - {}
 ";
 
 fn example() -> Vec<Resource> {
@@ -176,7 +205,7 @@ fn documents_that_are_not_ours_are_refused_with_the_right_word() {
         (
             "apiVersion: osier.dev/v1alpha1\nkind: network",
             "kind: \"network\" is no kind: there are Fabric, Node, Pool, Router, Network, Port, \
-             Service, Endpoints; did you mean Network?",
+             Service, Endpoints, Namespace, NetworkPolicy, Workload; did you mean Network?",
         ),
         (
             "apiVersion: osier.dev/v1alpha1\nkind: Node\nmetadata: {name: n}",

@@ -92,12 +92,15 @@ impl Law {
 fn meant(policy: &Policy) -> FxHashSet<SelectionId> {
     let mut meant = FxHashSet::from_iter([policy.subjects]);
     for rule in policy.egress.iter().flatten() {
-        match &rule.peers {
-            Some(peers) => meant.extend(peers.iter().filter_map(|peer| match peer {
-                Peer::Selection(id) => Some(*id),
-                Peer::Block(_) => None,
-            })),
-            None => meant.extend(rule.ports.iter().flatten().filter_map(|port| port.of)),
+        let peers = rule.peers.iter().flatten();
+        meant.extend(peers.filter_map(|peer| match peer {
+            Peer::Selection(id) => Some(*id),
+            Peer::Block(_) => None,
+        }));
+        // Only where it arrives is known which number a name has there.
+        let mut peers = rule.peers.iter().flatten();
+        if rule.peers.is_none() || peers.any(|peer| matches!(peer, Peer::Block(_))) {
+            meant.extend(rule.ports.iter().flatten().filter_map(|port| port.of));
         }
     }
     meant

@@ -9,6 +9,7 @@
 mod allocate;
 mod asked;
 mod blocks;
+mod identities;
 mod prepare;
 mod settling;
 mod staging;
@@ -17,6 +18,7 @@ mod write;
 
 pub use allocate::{AllocationRules, Exhausted};
 pub(crate) use asked::ATTACHED;
+pub use identities::{IDENTITIES, kept_identity};
 pub(crate) use prepare::{PAUSES, key, token_key};
 pub use start::{StartError, Started};
 pub use write::{Effect, Operation, Outcome, Write, WriteError, Written};
@@ -25,6 +27,7 @@ use crate::metrics::Metrics;
 use allocate::Allocator;
 use osier_fleet::Hub;
 use osier_model::{Fabric, NodeName, PoolName, Port};
+use osier_span::Roster;
 use osier_store::{CommitError, Position, Store, Unavailable};
 use settling::Settling;
 use staging::Staging;
@@ -75,6 +78,8 @@ struct State {
     allocator: Allocator,
     fabric: Fabric,
     settling: Settling,
+    /// What labels and selectors come to.
+    roster: Roster,
     entropy: ring::rand::SystemRandom,
     metrics: Metrics,
 }
@@ -211,7 +216,7 @@ impl State {
         *waiting = later;
         let committed = self.commit(&round).await?;
         match committed {
-            Ok(position) => self.publish(round, prepared, position),
+            Ok(position) => self.publish(round, prepared, position).await,
             Err(error) => {
                 self.allocator.rollback(begin);
                 for (_, reply) in prepared {
@@ -263,14 +268,15 @@ impl State {
     }
 
     /// A round is stored: the model is so now, nodes hear of it, and callers get their answers.
-    fn publish(
+    async fn publish(
         &mut self,
-        round: Staging,
+        mut round: Staging,
         prepared: Vec<Waiting>,
         position: Position,
     ) -> Result<(), Unavailable> {
         self.allocator.settle();
         let revision = position.revision.0;
+        round.changes.extend(self.resolve(round.sayings).await?);
         let applied = match round.fabric {
             Some(fabric) => {
                 self.fabric = fabric.clone();

@@ -6,7 +6,7 @@ use super::allocate::Number;
 use super::staging::Staging;
 use super::write::{Effect, Operation, Outcome, Write, WriteError};
 use bytes::Bytes;
-use osier_model::{Change, Key as ModelKey, Mac, Node, NodeName, Object, PoolName};
+use osier_model::{Change, Key as ModelKey, Mac, Node, NodeName, Object, PoolName, Saying};
 use osier_resource::{Document, Kind, Modelled, Resource};
 use osier_store::{Key, Revision};
 use std::collections::HashSet;
@@ -234,7 +234,12 @@ impl State {
                     status.addresses = given.map_err(exhausted)?;
                 }
             }
-            Resource::Fabric(_) | Resource::Pool(_) | Resource::Endpoints(_) => {}
+            Resource::Fabric(_)
+            | Resource::Pool(_)
+            | Resource::Endpoints(_)
+            | Resource::Namespace(_)
+            | Resource::NetworkPolicy(_)
+            | Resource::Workload(_) => {}
         }
         Ok(())
     }
@@ -264,6 +269,7 @@ impl State {
                 draft.fabric = Some(fabric.clone());
             }
             Modelled::Pool(pool) => self.allocator.set_pool(&pool.name, Some(pool)),
+            Modelled::Stated(statement) => draft.sayings.push(Saying::Put(statement.clone())),
             Modelled::Object(object) => {
                 self.check_pools(resource)?;
                 self.note(object, pools_of(Some(resource)));
@@ -355,6 +361,9 @@ impl State {
                 self.allocator.set_services(&[]);
                 draft.fabric = Some(osier_model::Fabric::default());
             }
+            Modelled::Stated(statement) => {
+                draft.sayings.push(Saying::Delete(statement.key()));
+            }
         }
         draft.document(key(&resource.key())?, Some(revision), None);
         Ok(outcome(Effect::Deleted, Some(resource)))
@@ -388,8 +397,13 @@ impl State {
     pub(super) async fn current(&self, kind: Kind, name: &str) -> Result<Current, WriteError> {
         // The model is in memory: what is new need not be looked for on the disk.
         let is_new = match kind {
-            // The model knows endpoints by their Service, too.
-            Kind::Fabric | Kind::Pool | Kind::Endpoints => false,
+            // The model knows endpoints by their Service, too; and not what policies are made of.
+            Kind::Fabric
+            | Kind::Pool
+            | Kind::Endpoints
+            | Kind::Namespace
+            | Kind::NetworkPolicy
+            | Kind::Workload => false,
             Kind::Service => {
                 self.is_new(osier_model::ServiceName::new(name).ok().map(ModelKey::Service))
             }

@@ -1,7 +1,7 @@
 //! What a round of writes will store, before it is stored.
 
 use bytes::Bytes;
-use osier_model::{Change, Fabric, NetworkName, Object};
+use osier_model::{Change, Fabric, NetworkName, Object, Saying};
 use osier_store::{Condition, Key, Revision, Transaction};
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -12,6 +12,8 @@ pub(crate) struct Staging {
     documents: HashMap<Key, Document>,
     /// Of the model.
     pub(crate) changes: Vec<Change>,
+    /// Of what policies are made of.
+    pub(crate) sayings: Vec<Saying>,
     /// What holds for the whole cluster then, if that changes.
     pub(crate) fabric: Option<Fabric>,
     /// Addresses of the Services in it.
@@ -78,6 +80,7 @@ impl Staging {
     pub(crate) fn absorb(&mut self, other: Self) {
         self.documents.extend(other.documents);
         self.changes.extend(other.changes);
+        self.sayings.extend(other.sayings);
         self.fabric = other.fabric.or(self.fabric.take());
         self.addresses.extend(other.addresses);
         self.services.extend(other.services);

@@ -5,9 +5,9 @@ use super::settling::Settling;
 use super::{Engine, QUEUE, State};
 use crate::metrics::Metrics;
 use osier_fleet::Hub;
-use osier_model::{Change, Fabric, PoolName};
+use osier_model::{Change, Fabric, PoolName, Saying};
 use osier_resource::{Fault, Kind, Modelled, Resource};
-use osier_span::{Cluster, Refused};
+use osier_span::{Cluster, Refused, Roster};
 use osier_store::{CommitError, Key, ListError, Query, Store, Transaction, Unavailable};
 use serde_json::Value;
 use std::sync::Arc;
@@ -85,10 +85,14 @@ impl Engine {
             allocator: Allocator::new(rules),
             fabric: Fabric::default(),
             settling: Settling::default(),
+            roster: Roster::default(),
             entropy: ring::rand::SystemRandom::new(),
             metrics,
         };
-        let (changes, resources) = state.read().await?;
+        state.recall_identities().await?;
+        let (mut changes, sayings, resources) = state.read().await?;
+        let resolved = state.resolve(sayings).await;
+        changes.extend(resolved.map_err(CommitError::from)?);
         let mut cluster = Cluster::new(state.fabric.clone())?;
         cluster.apply(changes)?;
         state.hub = Hub::new(cluster, term, position.epoch.0, position.revision.0);
@@ -109,8 +113,8 @@ impl Engine {
 
 impl State {
     /// All that is stored, in an order in which nothing comes before what it refers to.
-    async fn read(&mut self) -> Result<(Vec<Change>, usize), StartError> {
-        let (mut changes, mut count) = (Vec::new(), 0);
+    async fn read(&mut self) -> Result<(Vec<Change>, Vec<Saying>, usize), StartError> {
+        let (mut changes, mut sayings, mut count) = (Vec::new(), Vec::new(), 0);
         for kind in Kind::ALL {
             let mut query = Query::under(kind.prefix());
             loop {
@@ -119,7 +123,7 @@ impl State {
                     let damaged = |fault| StartError::Damaged { key: key.to_string(), fault };
                     let read = Resource::from_stored(&entry.value, entry.modified.0);
                     let resource = read.map_err(damaged)?;
-                    changes.extend(self.recall(&resource).map_err(damaged)?);
+                    changes.extend(self.recall(&resource, &mut sayings).map_err(damaged)?);
                     count += 1;
                 }
                 self.allocator.settle();
@@ -129,10 +133,14 @@ impl State {
                 query = query.behind(&page);
             }
         }
-        Ok((changes, count))
+        Ok((changes, sayings, count))
     }
 
-    fn recall(&mut self, resource: &Resource) -> Result<Option<Change>, Fault> {
+    fn recall(
+        &mut self,
+        resource: &Resource,
+        sayings: &mut Vec<Saying>,
+    ) -> Result<Option<Change>, Fault> {
         let said =
             |e: osier_resource::ConvertError| Fault { field: String::new(), said: e.to_string() };
         let pools: &[PoolName] = match resource {
@@ -145,6 +153,7 @@ impl State {
                 self.fabric = fabric;
             }
             Modelled::Pool(pool) => self.allocator.set_pool(&pool.name, Some(&pool)),
+            Modelled::Stated(statement) => sayings.push(Saying::Put(statement)),
             Modelled::Object(object) => {
                 self.note(&object, pools);
                 return Ok(Some(Change::Put(object)));

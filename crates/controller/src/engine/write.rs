@@ -276,7 +276,12 @@ impl Operation {
 /// Whether a resource leaves it to us which of the free ones it gets.
 fn takes_any(resource: &Resource) -> bool {
     match resource {
-        Resource::Fabric(_) | Resource::Pool(_) | Resource::Endpoints(_) => false,
+        Resource::Fabric(_)
+        | Resource::Pool(_)
+        | Resource::Endpoints(_)
+        | Resource::Namespace(_)
+        | Resource::NetworkPolicy(_)
+        | Resource::Workload(_) => false,
         Resource::Node(node) => node.spec.blocks.is_empty(),
         Resource::Router(router) => router.spec.vrf.is_none(),
         Resource::Network(network) => network.spec.vni.is_none(),

@@ -26,6 +26,7 @@ pub(crate) const KINDS: [Kind; 4] = [Kind::Pool, Kind::Router, Kind::Network, Ki
 pub fn crds() -> Vec<CustomResourceDefinition> {
     let mut all: Vec<Value> = KINDS.into_iter().map(of_kind).collect();
     all.push(address_block());
+    all.push(identity());
     let read = |definition| serde_json::from_value(definition).expect("tests read all of them");
     all.into_iter().map(read).collect()
 }
@@ -88,7 +89,13 @@ fn columns(kind: Kind) -> (&'static str, Vec<Value>) {
                 wide("MAC", "string", ".status.mac"),
             ],
         ),
-        Kind::Fabric | Kind::Node | Kind::Service | Kind::Endpoints => ("", Vec::new()),
+        Kind::Fabric
+        | Kind::Node
+        | Kind::Service
+        | Kind::Endpoints
+        | Kind::Namespace
+        | Kind::NetworkPolicy
+        | Kind::Workload => ("", Vec::new()),
     };
     (short, own.into_iter().chain([ready, why, age]).collect())
 }
@@ -112,7 +119,14 @@ fn spec_rules(kind: Kind) -> Option<Value> {
                 "a gateway has to be inside of its subnet",
             ),
         ],
-        Kind::Port | Kind::Fabric | Kind::Node | Kind::Service | Kind::Endpoints => return None,
+        Kind::Port
+        | Kind::Fabric
+        | Kind::Node
+        | Kind::Service
+        | Kind::Endpoints
+        | Kind::Namespace
+        | Kind::NetworkPolicy
+        | Kind::Workload => return None,
     };
     Some(rules.into())
 }
@@ -166,6 +180,46 @@ fn address_block() -> Value {
         rules: Vec::new(),
     };
     definition(shown, &spec, &status)
+}
+
+/// What policies take a set of labels for: its name is the number that packets carry.
+fn identity() -> Value {
+    let labels = json!({"type": "object", "additionalProperties": {"type": "string"},
+        "description": "Labels that some policy looks at."});
+    let port = json!({
+        "type": "object",
+        "required": ["name", "port"],
+        "properties": {
+            "name": {"type": "string"},
+            "transport": {"type": "string", "enum": ["tcp", "udp", "sctp"]},
+            "port": {"type": "integer", "format": "int32", "minimum": 1, "maximum": 65535},
+        },
+    });
+    let spec = json!({
+        "type": "object",
+        "required": ["namespace"],
+        "properties": {
+            "namespace": {"type": "string", "description": "The namespace of those who have it."},
+            "labels": labels,
+            "ports": {"type": "array", "items": port,
+                "description": "Named ports that some policy names."},
+        },
+        "x-kubernetes-validations": [
+            rule_of("self == oldSelf", "a number never stands for something else"),
+        ],
+    });
+    let shown = Shown {
+        kind: "Identity",
+        plural: "identities",
+        short: "oid",
+        columns: vec![
+            column("Namespace", "string", ".spec.namespace"),
+            column("Labels", "string", ".spec.labels"),
+            column("Age", "date", ".metadata.creationTimestamp"),
+        ],
+        rules: Vec::new(),
+    };
+    definition(shown, &spec, &json!({"type": "object"}))
 }
 
 fn definition(shown: Shown, spec: &Value, status: &Value) -> Value {
@@ -228,7 +282,7 @@ mod tests {
             }
         }
         let all = crds();
-        assert_eq!(all.len(), 5);
+        assert_eq!(all.len(), 6);
         for definition in all {
             let value = serde_json::to_value(&definition).unwrap();
             let schema = &value["spec"]["versions"][0]["schema"]["openAPIV3Schema"];

@@ -7,6 +7,7 @@
 mod addresses;
 mod claims;
 mod news;
+mod policies;
 mod services;
 mod standing;
 
@@ -33,6 +34,7 @@ use osier_controller::{Controller, Engine, Metrics, NodeStates, kept_authority, 
 use osier_model::NodeName;
 use osier_resource::Kind;
 use osier_store::{Epoch, History, Memory, Position, Revision, Store, Transaction};
+use policies::Policies;
 use services::Services;
 use standing::Standing;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -78,6 +80,7 @@ struct Leader {
     customs: Held<(Kind, String), CustomSeen>,
     blocks: Held<String, BlockSeen>,
     services: Services,
+    policies: Policies,
     shared: Arc<Shared>,
     mirror: Mirror,
     problems: Problems,
@@ -166,6 +169,7 @@ impl Leader {
             customs: Held::default(),
             blocks: Held::default(),
             services: Services::default(),
+            policies: Policies::default(),
             shared: Arc::default(),
             mirror: Mirror::default(),
             problems,
@@ -213,6 +217,9 @@ impl Leader {
             }
         }
         store.commit(first).await.map_err(|error| failed(&error))?;
+        for identities in self.kept_identities() {
+            store.commit(identities).await.map_err(|error| failed(&error))?;
+        }
         let rules = self.setup.config.rules();
         let filling = Arc::clone(&store) as Arc<dyn Store>;
         let started = Engine::start(filling, rules, Metrics::default()).await;
@@ -265,6 +272,8 @@ impl Leader {
                         self.stand();
                     }
                     self.look_after_blocks().await;
+                    self.keep_identities(engine).await;
+                    self.look_at_policies(engine);
                     if Instant::now() >= retry {
                         self.mirror.retry();
                         self.retry_services();

@@ -7,8 +7,10 @@ use crate::problems::Whose;
 use crate::scribe::Duty;
 use crate::world::block::{BlockObject, BlockSeen};
 use crate::world::cidr::CidrObject;
+use crate::world::identity::IdentityObject;
 use crate::world::node::{NodeObject, NodeSeen};
 use crate::world::pod::PodObject;
+use crate::world::policy::{NamespaceObject, PolicyObject};
 use crate::world::service::{self, ServiceObject};
 use crate::world::slice::SliceObject;
 use crate::world::watch::{self, Told};
@@ -16,7 +18,6 @@ use kube::core::DynamicObject;
 use kube::{Api, Client, Resource};
 use osier_resource::Kind;
 use std::collections::BTreeSet;
-use std::sync::PoisonError;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
@@ -39,6 +40,9 @@ pub(super) enum News {
     Service(Told<ServiceObject>),
     Slice(Told<SliceObject>),
     Cidr(Told<CidrObject>),
+    Namespace(Told<NamespaceObject>),
+    Policy(Told<PolicyObject>),
+    Identity(Told<IdentityObject>),
 }
 
 /// What was not heard to its end yet.
@@ -61,6 +65,16 @@ pub(super) fn watch(
     watch::spawn(tasks, "nodes", Api::all(client.clone()), "", queue.clone(), News::Node);
     watch::spawn(tasks, "pods", Api::all(client.clone()), "", queue.clone(), News::Pod);
     watch::spawn(tasks, "addressblocks", Api::all(client.clone()), "", queue.clone(), News::Block);
+    watch::spawn(tasks, "namespaces", Api::all(client.clone()), "", queue.clone(), News::Namespace);
+    watch::spawn(
+        tasks,
+        "networkpolicies",
+        Api::all(client.clone()),
+        "",
+        queue.clone(),
+        News::Policy,
+    );
+    watch::spawn(tasks, "identities", Api::all(client.clone()), "", queue.clone(), News::Identity);
     for kind in KINDS {
         let api = Api::all_with(client.clone(), &api_resource(kind));
         watch::spawn(tasks, kind.plural(), api, "", queue.clone(), move |told| {
@@ -82,7 +96,14 @@ pub(super) fn watch(
 
 impl Pending {
     pub(super) fn all(watched: Watched) -> Self {
-        let mut all = BTreeSet::from(["nodes", "pods", "addressblocks"]);
+        let mut all = BTreeSet::from([
+            "nodes",
+            "pods",
+            "addressblocks",
+            "namespaces",
+            "networkpolicies",
+            "identities",
+        ]);
         all.extend(KINDS.map(Kind::plural));
         if watched.services {
             all.extend(["services", "endpointslices"]);
@@ -106,6 +127,9 @@ impl Pending {
             News::Service(Told::End) => "services",
             News::Slice(Told::End) => "endpointslices",
             News::Cidr(Told::End) => "servicecidrs",
+            News::Namespace(Told::End) => "namespaces",
+            News::Policy(Told::End) => "networkpolicies",
+            News::Identity(Told::End) => "identities",
             _ => return,
         };
         self.0.remove(plural);
@@ -123,15 +147,10 @@ impl Leader {
             News::Service(told) => self.hear_service(told),
             News::Slice(told) => self.hear_slice(told),
             News::Cidr(told) => self.hear_cidr(told),
-            News::Pod(told) => {
-                let mut pods = self.shared.pods.write().unwrap_or_else(PoisonError::into_inner);
-                match told {
-                    Told::Begin => pods.begin(),
-                    Told::Put(pod) => pods.put(pod),
-                    Told::Gone(pod) => pods.remove(pod),
-                    Told::End => pods.end(),
-                }
-            }
+            News::Pod(told) => self.hear_pod(told),
+            News::Namespace(told) => self.hear_namespace(told),
+            News::Policy(told) => self.hear_policy(told),
+            News::Identity(told) => self.hear_identity(told),
         }
     }
 
@@ -222,6 +241,8 @@ impl Leader {
                 }
             } else if matches!(name.0, Kind::Service | Kind::Endpoints) {
                 self.tell_service(name);
+            } else if name.0 == Kind::NetworkPolicy {
+                self.tell_policy(&name.1);
             } else if let Some(seen) = self.customs.get(name) {
                 let duty = self.status_duty(name, seen);
                 if let Some((status, duty)) = duty
@@ -264,6 +285,7 @@ impl Leader {
         self.tell(&nodes);
         self.tell(&self.mirror.refused());
         self.tell_bad();
+        self.tell_bad_policies();
         self.is_stale = true;
     }
 

@@ -1,4 +1,4 @@
-//! What there is in Kubernetes, as far as it matters: nodes, pods, Services with their endpoints, our
+//! What there is in Kubernetes, as far as it matters: nodes, pods, Services with their endpoints, policies, our
 //! own resources and blocks.
 //!
 //! Only the fields that are needed are kept, and only they are read.
@@ -6,8 +6,10 @@
 pub(crate) mod block;
 pub(crate) mod cidr;
 pub(crate) mod held;
+pub(crate) mod identity;
 pub(crate) mod node;
 pub(crate) mod pod;
+pub(crate) mod policy;
 pub(crate) mod service;
 pub(crate) mod slice;
 pub(crate) mod watch;

@@ -1,8 +1,11 @@
 //! Pods: a table of what is told of them, small for there may be many.
 
 use super::held::Held;
-use super::{partial, slim};
+use super::service::transport;
+use super::{called, partial, slim};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use osier_model::{NamedPort, NodeName};
+use osier_resource::{Document, Metadata, Resource, WorkloadSpec, WorkloadStatus};
 use serde::Deserialize;
 use std::collections::{BTreeSet, HashSet};
 use std::net::IpAddr;
@@ -29,6 +32,23 @@ partial!(PodObject, NamespaceResourceScope, "", "v1", "Pod", "pods");
 struct Spec {
     node_name: Option<String>,
     host_network: bool,
+    containers: Vec<Container>,
+    /// Some of them go on as long as the pod.
+    init_containers: Vec<Container>,
+}
+
+#[derive(Deserialize, Debug, Clone, Default)]
+#[serde(default)]
+struct Container {
+    ports: Vec<ContainerPort>,
+}
+
+#[derive(Deserialize, Debug, Clone, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct ContainerPort {
+    name: Option<String>,
+    protocol: Option<String>,
+    container_port: u16,
 }
 
 #[derive(Deserialize, Debug, Clone, Default)]
@@ -76,6 +96,39 @@ pub(crate) struct Pods {
     table: Held<PodKey, PodSeen>,
     /// Words that stand in many pods are kept once.
     words: HashSet<Arc<str>>,
+}
+
+// === impl PodObject ===
+
+impl PodObject {
+    /// `namespace:pod`.
+    pub(crate) fn name(&self) -> String {
+        called(&self.metadata)
+    }
+
+    /// What it is to policies; nothing if its network is its node's, or it is over.
+    pub(crate) fn workload(&self) -> Option<Resource> {
+        let phase = Phase::of(self.status.phase.as_deref());
+        if self.spec.host_network || matches!(phase, Phase::Succeeded | Phase::Failed) {
+            return None;
+        }
+        let all = self.spec.containers.iter().chain(&self.spec.init_containers);
+        let port = |port: &ContainerPort| {
+            Some(NamedPort {
+                name: port.name.clone().filter(|name| !name.is_empty())?,
+                transport: transport(port.protocol.as_deref().unwrap_or_default())?,
+                port: Some(port.container_port).filter(|port| *port > 0)?,
+            })
+        };
+        let ports = all.flat_map(|container| &container.ports).filter_map(port).collect();
+        let node = self.spec.node_name.as_deref().and_then(|name| NodeName::new(name).ok());
+        let labels = self.metadata.labels.clone().unwrap_or_default();
+        Some(Resource::Workload(Document {
+            metadata: Metadata { labels, ..Metadata::named(self.name()) },
+            spec: WorkloadSpec { node, ports },
+            status: WorkloadStatus::default(),
+        }))
+    }
 }
 
 // === impl Phase ===
@@ -145,10 +198,11 @@ impl Pods {
         self.table.remove(&key);
     }
 
-    /// All were told; words that no pod has any more go.
-    pub(crate) fn end(&mut self) {
-        self.table.end();
+    /// All were told; words that no pod has any more go. Returns who is gone.
+    pub(crate) fn end(&mut self) -> Vec<PodKey> {
+        let gone = self.table.end().into_iter().map(|(key, _)| key).collect();
         self.words.retain(|word| Arc::strong_count(word) > 1);
+        gone
     }
 
     pub(crate) fn get(&self, namespace: &str, name: &str) -> Option<&PodSeen> {

@@ -9,6 +9,7 @@
 mod agent;
 mod controller;
 mod pki;
+mod policies;
 mod server;
 
 mod election;

@@ -164,10 +164,16 @@ impl Server {
             self.begin();
         }
         let kinds = "networks.osier.dev,routers.osier.dev,pools.osier.dev,ports.osier.dev,\
-                     addressblocks.osier.dev,nodes";
+                     addressblocks.osier.dev,identities.osier.dev,nodes";
         self.kubectl(&["delete", kinds, "--all", "--wait=false"]).unwrap();
-        let more =
-            ["delete", "pods,events.events.k8s.io", "-A", "--all", "--force", "--grace-period=0"];
+        let more = [
+            "delete",
+            "pods,networkpolicies,events.events.k8s.io",
+            "-A",
+            "--all",
+            "--force",
+            "--grace-period=0",
+        ];
         self.kubectl(&more).unwrap();
         let own = [
             "delete",

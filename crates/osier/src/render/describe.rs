@@ -1,5 +1,7 @@
 //! One resource in plain words: what is wanted, what is, and what belongs to it.
 
+mod policy;
+
 use super::moment;
 use super::paint::{Paint, Tone};
 use super::table::{self, Table};
@@ -139,6 +141,20 @@ fn of_kind(resource: &Resource, facts: &mut Facts) {
         }
         Resource::Service(Document { spec, status, .. }) => of_service(spec, status, facts),
         Resource::Endpoints(Document { spec, .. }) => of_endpoints(spec, facts),
+        Resource::Namespace(_) => {}
+        Resource::NetworkPolicy(Document { spec, status, .. }) => {
+            policy::facts(spec, status, facts);
+        }
+        Resource::Workload(Document { spec, status, .. }) => {
+            let node = spec.node.as_ref().map(ToString::to_string);
+            facts.say("Node", node.unwrap_or_else(|| "none yet".to_owned()));
+            if let Some(identity) = status.identity {
+                facts.say("Identity", identity.0.to_string());
+            }
+            for port in &spec.ports {
+                facts.say("Port", format!("{} is {}/{}", port.name, port.port, port.transport));
+            }
+        }
     }
 }
 

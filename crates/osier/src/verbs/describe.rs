@@ -20,6 +20,7 @@ Examples:
   osier describe network blue   # its numbers, subnets, and every port on it
   osier describe node n1        # is it as wanted? its ports, its tunnels
   osier describe service shop:db  # its addresses and ports, and who answers
+  osier describe netpol shop:db  # whom it is about, and what it lets through
   osier describe port shop:web  # where it is, and what it was given";
 
 #[derive(Debug, Args)]
@@ -100,8 +101,44 @@ async fn related(client: &Client, resource: &Resource) -> anyhow::Result<Related
             let is_it = |item: &Value| table::name(item) == spec.service.as_str();
             add("Service", Kind::Service, service.filter(is_it).collect());
         }
+        Resource::Namespace(_) => {
+            for (heading, kind) in
+                [("Policies", Kind::NetworkPolicy), ("Workloads", Kind::Workload)]
+            {
+                let mut items = client.list(kind, None).await?.items;
+                items.retain(|item| is_of(item, name));
+                add(heading, kind, items);
+            }
+        }
+        Resource::NetworkPolicy(Document { spec, .. }) => {
+            let namespace = name.split(':').next().unwrap_or_default();
+            let mut workloads = client.list(Kind::Workload, None).await?.items;
+            workloads.retain(|item| {
+                let labels = item.pointer("/metadata/labels").cloned().unwrap_or_default();
+                let labels = serde_json::from_value(labels).unwrap_or_default();
+                is_of(item, namespace) && spec.pod_selector.takes(&labels)
+            });
+            add("Workloads that it is about", Kind::Workload, workloads);
+        }
+        Resource::Workload(Document { metadata, .. }) => {
+            let namespace = name.split(':').next().unwrap_or_default();
+            let policies = client.list(Kind::NetworkPolicy, None).await?.items.into_iter();
+            let is_about = |item: &Value| match Resource::from_value(item) {
+                Ok(Resource::NetworkPolicy(policy)) => {
+                    is_of(item, namespace) && policy.spec.pod_selector.takes(&metadata.labels)
+                }
+                _ => false,
+            };
+            let policies = policies.filter(is_about).collect();
+            add("Policies that are about it", Kind::NetworkPolicy, policies);
+        }
     }
     Ok(related)
+}
+
+/// Whether something is of a namespace.
+fn is_of(item: &Value, namespace: &str) -> bool {
+    table::name(item).split(':').next() == Some(namespace)
 }
 
 /// Those of a kind in which a field says something.

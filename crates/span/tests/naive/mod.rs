@@ -34,9 +34,12 @@ fn needs_policy(objects: &Objects, node: &NodeName, policy: &Policy) -> bool {
     };
     let rules = policy.egress.iter().flatten();
     is_here(policy.subjects)
-        || rules.into_iter().any(|rule| match &rule.peers {
-            Some(peers) => peers.iter().any(|p| matches!(p, Peer::Selection(id) if is_here(*id))),
-            None => rule.ports.iter().flatten().any(|port| port.of.is_some_and(is_here)),
+        || rules.into_iter().any(|rule| {
+            let peers = rule.peers.as_deref().unwrap_or_default();
+            let by_address =
+                rule.peers.is_none() || peers.iter().any(|p| matches!(p, Peer::Block(_)));
+            peers.iter().any(|p| matches!(p, Peer::Selection(id) if is_here(*id)))
+                || by_address && rule.ports.iter().flatten().any(|p| p.of.is_some_and(is_here))
         })
 }
 

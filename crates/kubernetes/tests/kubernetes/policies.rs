@@ -1,0 +1,125 @@
+//! Policies, namespaces and pods of a real API server, in the views of agents.
+
+use crate::agent::Agent;
+use crate::controller::Controller;
+use crate::nodes::events;
+use crate::server::{Server, turn, until};
+use osier_model::{Identity, Party, Talk, Transport, View};
+use serde_json::{Value, json};
+
+fn pod(server: &Server, name: &str, node: Option<&str>, labels: Value) {
+    let body = json!({"apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": name, "labels": labels},
+        "spec": {"nodeName": node, "automountServiceAccountToken": false, "containers": [
+            {"name": "main", "image": "none",
+                "ports": [{"name": "http", "containerPort": 8080}]}]}});
+    server.send("POST", "/api/v1/namespaces/default/pods", &body);
+}
+
+fn policy(server: &Server, name: &str, spec: &Value) {
+    let body = json!({"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy",
+        "metadata": {"name": name}, "spec": spec});
+    server.send("POST", "/apis/networking.k8s.io/v1/namespaces/default/networkpolicies", &body);
+}
+
+fn identity(view: &View, pod: &str) -> Option<Identity> {
+    let device = format!("default:{pod}").parse().unwrap();
+    view.workloads().get(&device).map(|workload| workload.identity)
+}
+
+/// Whether one pod may reach another's port, as the node judges.
+fn passes(view: &View, from: &str, to: &str, port: u16) -> Option<bool> {
+    let party = |pod| {
+        Some(Party { identity: identity(view, pod)?, address: "10.244.1.9".parse().unwrap() })
+    };
+    let talk = Talk { from: party(from)?, to: party(to)?, port: Some((Transport::Tcp, port)) };
+    Some(view.law().judge(&talk).passes())
+}
+
+fn eventually<T: PartialEq + std::fmt::Debug>(
+    agent: &Agent,
+    what: &str,
+    look: impl Fn(&View) -> T,
+    expected: T,
+) {
+    until(what, || match agent.knows(&look) {
+        Some(found) if found == expected => Ok(()),
+        found => Err(format!("{found:?} instead of {expected:?}")),
+    });
+}
+
+#[test]
+fn policies_are_followed_and_numbers_stay() {
+    let turn = turn();
+    let server = turn.server;
+    server.node("a", Some("192.0.2.1"), &["10.244.1.0/24"]);
+    server.node("b", Some("192.0.2.2"), &["10.244.2.0/24"]);
+    pod(server, "web", Some("a"), json!({"app": "web", "build": "1"}));
+    pod(server, "client", Some("a"), json!({"app": "client"}));
+    turn.run(async || {
+        let controller = Controller::start(server, 0).await;
+        let a = Agent::join(server, &[&controller], "a", "192.0.2.1").await;
+        let b = Agent::join(server, &[&controller], "b", "192.0.2.2").await;
+        a.following(1).await;
+        b.following(1).await;
+        eventually(&a, "an open pod", |v| passes(v, "client", "web", 8080), Some(true));
+        let web = json!({"podSelector": {"matchLabels": {"app": "web"}},
+            "ingress": [{"from": [{"podSelector": {"matchLabels": {"app": "friend"}}}],
+                "ports": [{"port": "http"}]}]});
+        policy(server, "web", &web);
+        eventually(&a, "a closed pod", |v| passes(v, "client", "web", 8080), Some(false));
+        eventually(&a, "a guard", |v| v.guards().len(), 1);
+        // Node b hears of the namespace that has policies, and of nothing that it has nobody for.
+        eventually(&b, "a guard", |v| (v.guards().len(), v.policies().len()), (1, 0));
+
+        let labels = json!({"metadata": {"labels": {"app": "friend"}}});
+        server.send("PATCH", "/api/v1/namespaces/default/pods/client", &labels);
+        eventually(&a, "a friend", |v| passes(v, "client", "web", 8080), Some(true));
+        assert_eq!(a.knows(|v| passes(v, "client", "web", 8081)), Some(Some(false)));
+        // Another like it, elsewhere, is known to its node only.
+        let before = a.received();
+        pod(server, "client-2", Some("b"), json!({"app": "friend", "build": "2"}));
+        eventually(&b, "the other", |v| identity(v, "client-2").is_some(), true);
+        assert_eq!(a.received(), before);
+        let number = a.knows(|v| identity(v, "client")).flatten();
+        assert!(number.is_some() && b.knows(|v| identity(v, "client-2")).flatten() == number);
+
+        // The next leader gives the same numbers.
+        until("objects", || {
+            let items = server.own("identities")["items"].as_array().map_or(0, Vec::len);
+            if items >= 3 { Ok(()) } else { Err(format!("{items} identities")) }
+        });
+        let known = |v: &View| v.workloads().values().map(|w| w.identity).collect::<Vec<_>>();
+        let (one, other) = (a.knows(known), b.knows(known));
+        controller.stop().await;
+        let received = a.received();
+        let controller = Controller::start(server, 0).await;
+        a.following(crate::election::holder(server).map_or(0, |(_, term)| term << 32)).await;
+        pod(server, "late", Some("a"), json!({"app": "friend"}));
+        eventually(&a, "a late pod", |v| identity(v, "late"), number);
+        assert_eq!(a.received() - received, 1, "the workload alone is new");
+        eventually(&b, "the same", |v| Some(known(v)), other);
+        assert_eq!(a.knows(known).map(|all| all.len()), one.map(|all| all.len() + 1));
+
+        broken(server, &a);
+        let gone = ["delete", "networkpolicies", "--all", "-n", "default"];
+        server.kubectl(&gone).unwrap();
+        eventually(&a, "no policies", |v| (v.policies().len(), v.guards().len()), (0, 0));
+        eventually(&a, "nothing selected", |v| v.selections().len(), 0);
+        controller.stop().await;
+    });
+}
+
+/// Host bits are understood, and a policy about nobody is told of.
+fn broken(server: &Server, a: &Agent) {
+    let blocks = json!({"podSelector": {}, "policyTypes": ["Egress"],
+        "egress": [{"to": [{"ipBlock": {"cidr": "198.51.100.7/24"}}]}]});
+    policy(server, "blocks", &blocks);
+    eventually(a, "two policies", |v| v.policies().len(), 2);
+    policy(server, "idle", &json!({"podSelector": {"matchLabels": {"app": "nobody"}}}));
+    until("an event", || {
+        let all = events(server, "idle");
+        let said = |(reason, _): &(String, String)| reason == "PolicySelectsNothing";
+        if all.iter().any(said) { Ok(()) } else { Err(format!("{all:?}")) }
+    });
+}
