@@ -7,7 +7,10 @@
 use crate::views::{Event, UnknownNode, Views};
 use crate::wire::{Digest, Position, fabric_bytes, payload};
 use futures_util::stream::{BoxStream, StreamExt, unfold};
-use osier_model::{Change, EndpointState, Fabric, Key, NetworkName, NodeName, ServiceName};
+use osier_model::{
+    Change, EndpointState, Fabric, Judgement, Key, NetworkName, NodeName, PolicyName, ServiceName,
+    Talk,
+};
 use osier_span::{Cluster, Deltas, NodeView, Refused, Shared, Step};
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
@@ -172,6 +175,16 @@ impl Hub {
             *all += 1;
         }
         families.into_iter().max_by_key(|(ready, all)| (*all, *ready)).unwrap_or_default()
+    }
+
+    /// What policies say of a connection.
+    pub fn judge(&self, talk: &Talk) -> Judgement {
+        self.lock().cluster.judge(talk)
+    }
+
+    /// How many workloads a policy is about.
+    pub fn subjects_of(&self, policy: &PolicyName) -> Option<usize> {
+        self.lock().cluster.subjects_of(policy)
     }
 
     /// The nodes' names.

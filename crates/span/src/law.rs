@@ -11,7 +11,8 @@ use crate::delta::{Gathering, Ref};
 use crate::shared::Shared;
 use crate::table::Id;
 use osier_model::{
-    Identity, Key, NodeName, Object, Peer, Policy, PolicyName, SelectionId, Workload,
+    Identity, Judgement, Key, NodeName, Object, Peer, Policy, PolicyName, SelectionId, Talk,
+    Workload,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeSet;
@@ -147,6 +148,30 @@ impl Cluster {
         selections.for_each(|id| each(Ref::Selection(id)));
     }
 
+    /// What policies say of a connection, all of them.
+    pub fn judge(&self, talk: &Talk) -> Judgement {
+        let policies = self.policies.iter().filter_map(|(_, shared)| policy(shared.as_ref()));
+        let policies = policies.map(|policy| (policy.name.clone(), policy.clone())).collect();
+        let selection = |shared: &Option<Arc<Shared>>| match shared.as_ref()?.object() {
+            Object::Selection(selection) => Some((selection.id, selection.clone())),
+            _ => None,
+        };
+        let selections = self.selections.iter().filter_map(|(_, s)| selection(s)).collect();
+        osier_model::Law { policies: &policies, selections: &selections }.judge(talk)
+    }
+
+    /// How many workloads a policy is about.
+    pub fn subjects_of(&self, name: &PolicyName) -> Option<usize> {
+        let policy = policy(self.policies[self.policies.id(name)?].as_ref())?;
+        let subjects = members(self.selections[self.selections.id(&policy.subjects)?].as_ref())?;
+        let places = |identity: &Identity| self.law.places.get(identity).into_iter().flatten();
+        let count = |identity: &Identity| -> usize {
+            let here = places(identity).filter_map(|node| self.law.here.get(node)?.get(identity));
+            here.map(|count| *count as usize).sum()
+        };
+        Some(subjects.iter().map(count).sum())
+    }
+
     /// Follows the changes of a batch that policies are concerned by.
     pub(crate) fn enact_law(&mut self, batch: &Batch, out: &mut Gathering) {
         let mut affected = Affected::new();
@@ -162,7 +187,7 @@ impl Cluster {
         }
         for (node, name) in affected {
             if let Some(node) = self.nodes.id(&node) {
-                self.judge(node, &name, out);
+                self.concern(node, &name, out);
             }
         }
     }
@@ -307,7 +332,7 @@ impl Cluster {
     }
 
     /// Whether a node must know a policy now, and tells it so.
-    fn judge(&mut self, node: Id, name: &PolicyName, out: &mut Gathering) {
+    fn concern(&mut self, node: Id, name: &PolicyName, out: &mut Gathering) {
         let Some(at) = self.policies.id(name) else { return };
         let Some(policy) = policy(self.policies[at].as_ref()) else { return };
         let uses = policy.selections();

@@ -146,7 +146,7 @@ fn unknown(field: &str, text: &str) -> ApiError {
 
 /// A port by its name (`namespace:pod`, or `namespace/pod`) or address: of the model, or one that a
 /// node made by itself.
-async fn find(api: &Api, text: &str) -> Result<Option<Port>, ApiError> {
+pub(super) async fn find(api: &Api, text: &str) -> Result<Option<Port>, ApiError> {
     if let Ok(address) = text.parse::<IpAddr>() {
         if let Some(port) = api.nodes.port(|port| port.addresses.contains(&address)) {
             return Ok(Some(port));

@@ -11,6 +11,7 @@ mod guard;
 mod nodes;
 mod openapi;
 mod pods;
+mod policies;
 mod resources;
 mod routes;
 mod selector;

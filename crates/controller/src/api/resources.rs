@@ -10,7 +10,9 @@ use axum::extract::Request;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use ipnet::IpNet;
-use osier_model::{NodeName, PoolName, ServiceName};
+use osier_model::{
+    DeviceName, Key as ModelKey, NodeName, Object, PolicyName, PoolName, ServiceName,
+};
 use osier_resource::{API_VERSION, Kind, Resource};
 use osier_store::{Entry, Key, Position, Query};
 use serde::Deserialize;
@@ -242,7 +244,11 @@ pub(super) fn labels(value: &Value) -> std::collections::BTreeMap<String, String
 /// With what is known only in memory: how nodes are, how much of pools is used, who is behind
 /// Services.
 async fn overlaid(api: &Api, kind: Kind, mut items: Vec<Value>) -> Result<Vec<Value>, ApiError> {
-    if !matches!(kind, Kind::Node | Kind::Pool | Kind::Service) {
+    let is_overlaid = |kind| {
+        use Kind::{NetworkPolicy, Node, Pool, Service, Workload};
+        matches!(kind, Node | Pool | Service | NetworkPolicy | Workload)
+    };
+    if !is_overlaid(kind) {
         return Ok(items);
     }
     let name = |item: &Value| {
@@ -274,6 +280,18 @@ async fn overlaid(api: &Api, kind: Kind, mut items: Vec<Value>) -> Result<Vec<Va
                     service.status.ready = Some(ready as u64);
                     service.status.endpoints = Some(all as u64);
                 }
+            }
+            Resource::Workload(workload) => {
+                let device = DeviceName::new(&names[i]).ok().map(ModelKey::Workload);
+                let known = device.and_then(|key| api.engine.hub().get(&key));
+                if let Some(Object::Workload(known)) = known.as_ref().map(|s| s.object()) {
+                    workload.status.identity = Some(known.identity);
+                }
+            }
+            Resource::NetworkPolicy(policy) => {
+                let name = PolicyName::new(&names[i]).ok();
+                let subjects = name.and_then(|name| api.engine.hub().subjects_of(&name));
+                policy.status.subjects = subjects.map(|count| count as u64);
             }
             _ => {}
         }

@@ -18,6 +18,7 @@ mod lab;
 mod man;
 mod node;
 mod pods;
+mod policy;
 mod prepare_ovs;
 mod status;
 mod support_bundle;
@@ -50,6 +51,8 @@ pub(crate) enum Verb {
     Check(check::Arguments),
     /// Follow a packet from one pod to another, table by table
     Trace(trace::Arguments),
+    /// Ask what policies say of a connection, without sending one
+    Policy(policy::Arguments),
     /// Record a pod's packets, as pcap
     Capture(capture::Arguments),
     /// Let nodes join, pause and resume them
@@ -91,6 +94,7 @@ pub(crate) fn run(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Status(arguments) => status::run(&arguments),
         Verb::Check(arguments) => check::run(&arguments),
         Verb::Trace(arguments) => trace::run(&arguments),
+        Verb::Policy(arguments) => policy::run(&arguments),
         Verb::Capture(arguments) => capture::run(&arguments),
         Verb::Node(arguments) => node::run(&arguments),
         Verb::SupportBundle(arguments) => support_bundle::run(&arguments),
