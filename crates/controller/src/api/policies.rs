@@ -107,14 +107,11 @@ async fn side(api: &Api, field: &str, text: &str) -> Result<Side, ApiError> {
         return Ok(Side { name: format!("node {node}"), party, node: Some(node), is_node: true });
     }
     let node = port.as_ref().map(|port| port.node.clone());
-    match address.or_else(|| port.and_then(|port| port.addresses.first().copied())) {
-        Some(address) => {
-            let party = Party { identity: Identity::ANY, address };
-            Ok(Side { name: text.to_owned(), party, node, is_node: false })
-        }
-        None => {
-            let said = format!("there is no workload, port or node {text}, and it is no address");
-            Err(ApiError::invalid("policy test", field, said))
-        }
-    }
+    let address = address.or_else(|| port.and_then(|port| port.addresses.first().copied()));
+    let address = address.ok_or_else(|| {
+        let said = format!("there is no workload, port or node {text}, and it is no address");
+        ApiError::invalid("policy test", field, said)
+    })?;
+    let party = Party { identity: Identity::ANY, address };
+    Ok(Side { name: text.to_owned(), party, node, is_node: false })
 }

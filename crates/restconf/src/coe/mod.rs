@@ -209,7 +209,7 @@ impl Coe {
             Kind::Endpoints => self.endpoints(name),
             Kind::Node => self.host_node(name),
             Kind::Pool => self.pool(name),
-            Kind::Fabric => None,
+            Kind::Fabric | Kind::Namespace | Kind::NetworkPolicy | Kind::Workload => None,
         }
     }
 
