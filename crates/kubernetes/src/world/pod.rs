@@ -44,11 +44,12 @@ struct Container {
 }
 
 #[derive(Deserialize, Debug, Clone, Default)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(default)]
 struct ContainerPort {
     name: Option<String>,
     protocol: Option<String>,
-    container_port: u16,
+    #[serde(rename = "containerPort")]
+    number: u16,
 }
 
 #[derive(Deserialize, Debug, Clone, Default)]
@@ -117,7 +118,7 @@ impl PodObject {
             Some(NamedPort {
                 name: port.name.clone().filter(|name| !name.is_empty())?,
                 transport: transport(port.protocol.as_deref().unwrap_or_default())?,
-                port: Some(port.container_port).filter(|port| *port > 0)?,
+                port: Some(port.number).filter(|number| *number > 0)?,
             })
         };
         let ports = all.flat_map(|container| &container.ports).filter_map(port).collect();
