@@ -102,13 +102,15 @@ e2e: ## specs of the Kubernetes end-to-end suite on that cluster; FOCUS='DNS.*Co
 	@$(KUBELAB) e2e $(SPECS) --out $(REPORTS)
 
 .PHONY: conformance
-conformance: kubelab ## all network conformance specs, IPv4 and dual stack, and Services, against recorded baselines
+conformance: kubelab ## all network conformance specs, IPv4 and dual stack, Services, and policies, against recorded baselines
 	$(KUBELAB) conformance $(CLUSTER) $(SPECS) \
 		--out $(REPORTS)/ipv4 --baseline crates/kubelab/baseline-ipv4.tsv
 	$(KUBELAB) conformance $(CLUSTER) --dual $(SPECS) \
 		--out $(REPORTS)/dual --baseline crates/kubelab/baseline-dual.tsv
 	$(KUBELAB) conformance --nodes 3 --proxy osier --dual --procs $(or $(PROCS),4) --beyond \
 		--out $(REPORTS)/services --baseline crates/kubelab/baseline-services.tsv
+	$(KUBELAB) conformance --nodes 2 --proxy osier --procs $(or $(PROCS),4) --focus NetworkPolicy --skip SCTP \
+		--out $(REPORTS)/policies
 
 .PHONY: rows
 rows: ## generate the OVSDB row types from the schemas
