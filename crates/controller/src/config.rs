@@ -1,8 +1,10 @@
 //! The controller's configuration: one TOML file in which everything has a default that works.
 
+mod etcd;
 mod kubernetes;
 mod restconf;
 
+pub use etcd::EtcdConfig;
 pub use kubernetes::{
     AddressSource, BlockMasks, BlockRest, KubernetesConfig, LeaseConfig, Services,
 };
@@ -42,6 +44,8 @@ pub struct Config {
     pub allocation: AllocationConfig,
     /// Kubernetes, if the model comes from there.
     pub kubernetes: Option<KubernetesConfig>,
+    /// etcd, if the model is kept there for several controllers.
+    pub etcd: Option<EtcdConfig>,
     /// RESTCONF, if it is served.
     pub restconf: Option<RestconfConfig>,
 }
@@ -160,6 +164,7 @@ impl Default for Config {
             audit: AuditConfig::default(),
             allocation: AllocationConfig::default(),
             kubernetes: None,
+            etcd: None,
             restconf: None,
         }
     }
@@ -259,7 +264,9 @@ impl Config {
         ];
         let kubernetes = self.kubernetes.iter().flat_map(KubernetesConfig::ranges);
         let restconf = self.restconf.iter().flat_map(RestconfConfig::ranges);
-        for (key, found, range, allowed) in checks.into_iter().chain(kubernetes).chain(restconf) {
+        let etcd = self.etcd.iter().flat_map(EtcdConfig::ranges);
+        let others = kubernetes.chain(restconf).chain(etcd);
+        for (key, found, range, allowed) in checks.into_iter().chain(others) {
             if !range.contains(&found) {
                 return Err(ConfigError::Range { path: path.to_owned(), key, found, allowed });
             }

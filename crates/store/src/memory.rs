@@ -42,6 +42,18 @@ impl Memory {
         Self(Arc::new(State { objects, log: Log::new(position, history) }))
     }
 
+    /// One that holds documents already, and knows nothing of before the position: for a store whose
+    /// truth is elsewhere.
+    pub fn holding(
+        position: Position,
+        documents: impl IntoIterator<Item = (Key, Entry)>,
+        history: History,
+    ) -> Self {
+        let store = Self::starting_at(position, history);
+        store.0.lock().0.extend(documents);
+        store
+    }
+
     fn commit_now(&self, transaction: &Transaction) -> Result<Position, CommitError> {
         transaction.validate()?;
         let mut objects = self.0.lock();

@@ -14,6 +14,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         &[
             "osier-agent",
             "osier-controller",
+            "osier-etcd",
             "osier-kubernetes",
             "osier-lab",
             "osier-resource",
@@ -42,6 +43,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("osier-resource", &["osier-model"]),
     ("osier-restconf", &["osier-model", "osier-resource"]),
     ("osier-span", &["osier-model"]),
+    ("osier-etcd", &["osier-store"]),
     ("osier-fleet", &["osier-model", "osier-span"]),
     (
         "osier-controller",

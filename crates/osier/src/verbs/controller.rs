@@ -4,14 +4,16 @@ use crate::client::{Access, Client};
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
 use osier_controller::Controller;
-use osier_controller::config::{Config, DEFAULT_PATH};
+use osier_controller::config::{Config, DEFAULT_PATH, EtcdConfig};
 use osier_controller::credentials::{self, Role};
+use osier_etcd::{Client as EtcdClient, Election, Etcd};
 use osier_kubernetes::Kubernetes;
-use osier_store::{Embedded, OpenError, Options};
+use osier_store::{Embedded, History, OpenError, Options};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
@@ -129,12 +131,52 @@ fn serve(config: Config) -> anyhow::Result<ExitCode> {
             if config.kubernetes.is_some() {
                 return Ok(Kubernetes::new(config).await?.run(stop).await?);
             }
+            if let Some(etcd) = config.etcd.clone() {
+                return one_of_several(config, &etcd, stop).await;
+            }
             let authority = config.authority();
             let controller = Controller::start(config).await?;
             greet(&controller, &authority)?;
             Ok(controller.run(stop).await?)
         })
         .map(|()| ExitCode::SUCCESS)
+}
+
+/// Waits until it leads, then runs for as long as it does. Afterwards it ends, for its memory is as
+/// good as another's: whoever started it starts it again.
+async fn one_of_several(
+    config: Config,
+    etcd: &EtcdConfig,
+    stop: impl Future<Output = ()>,
+) -> anyhow::Result<()> {
+    let client = EtcdClient::new(&etcd.members)?;
+    let ttl = Duration::from_secs(etcd.lease_seconds.into());
+    let election = Election::new(client.clone(), &config.cluster, ttl);
+    let name = etcd.name.clone().unwrap_or_else(|| config.api.listen.to_string());
+    let mut stop = std::pin::pin!(stop);
+    writeln!(std::io::stdout(), "waiting to lead")?;
+    let leadership = tokio::select! {
+        leadership = election.campaign(&name) => leadership,
+        () = &mut stop => return Ok(()),
+    };
+    let store = Etcd::open(client, &config.cluster, History::default()).await?;
+    let authority = config.authority();
+    let controller = Controller::with_store(config, Arc::new(store)).await?;
+    greet(&controller, &authority)?;
+    let mut is_deposed = false;
+    let over = async {
+        tokio::select! {
+            () = leadership.keep() => is_deposed = true,
+            () = &mut stop => {}
+        }
+    };
+    let ended = controller.run(over).await;
+    leadership.resign().await;
+    ended?;
+    if is_deposed {
+        bail!("this controller leads no more");
+    }
+    Ok(())
 }
 
 /// What people and scripts wait for.
