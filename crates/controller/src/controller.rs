@@ -209,12 +209,7 @@ impl Controller {
             audit,
             stopping,
         };
-        let api = Arc::new(api);
-        let restconf = serve_restconf(&api, &tls, &mut parts).await?;
-        parts.spawn(async move {
-            api::serve(api, api_listener, tls).await;
-            "the API"
-        });
+        let restconf = serve(Arc::new(api), api_listener, tls, &mut parts).await?;
         parts.spawn(renew(certificates, renewing));
         tracing::info!(resources, took_ms = took.as_millis(), term, "the model is read");
         Ok(Self {
@@ -293,6 +288,21 @@ impl Controller {
             let _ = tokio::time::timeout(Duration::from_secs(5), engine_task).await;
         }
     }
+}
+
+/// Serves the API, and RESTCONF beside it: where that is.
+async fn serve(
+    api: Arc<Api>,
+    listener: TcpListener,
+    tls: Arc<rustls::ServerConfig>,
+    parts: &mut JoinSet<&'static str>,
+) -> Result<(Option<SocketAddr>, Option<SocketAddr>), ControllerError> {
+    let restconf = serve_restconf(&api, &tls, parts).await?;
+    parts.spawn(async move {
+        api::serve(api, listener, tls).await;
+        "the API"
+    });
+    Ok(restconf)
 }
 
 /// Serves RESTCONF, if the configuration says so: over TLS, and in the clear for who may.
