@@ -12,6 +12,10 @@ use std::process::ExitCode;
 
 /// What is asked of policies.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  osier policy test --from shop:web --to shop:db --port 5432   # may it connect, and why?
+  osier policy test --from 192.0.2.7 --to shop/web --port 80   # may somebody outside?")]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     verb: Verb,
