@@ -23,7 +23,10 @@ const CLIENTS: usize = 4;
 const SERVERS: usize = 3;
 /// What iperf3 listens on.
 const IPERF: u16 = 5201;
+/// Where pods are reached by the Service, and where without: what comes from the first may be an answer of
+/// a connection that the tracker still remembers, from the same port of the client.
 const TARGET: u16 = 8080;
+const DIRECT: u16 = 8081;
 const SERVICES: usize = 200;
 /// Flows that a flow for each Service and each endpoint would be.
 const EACH: f64 = 800.0;
@@ -90,6 +93,7 @@ impl Stage {
         let (client, _) = all.remove(0);
         for (netns, address) in &all {
             serve(netns, SocketAddr::new(*address, TARGET))?;
+            serve(netns, SocketAddr::new(*address, DIRECT))?;
         }
         let path = cluster.node(0).ovs().dir().join("view.yaml");
         let view = std::fs::read_to_string(path)?
@@ -115,7 +119,7 @@ impl Stage {
     fn connections(&self, side: Side) -> Result<Number> {
         let to: Vec<SocketAddr> = match side {
             Side::Ours => vec![SocketAddr::new(address(0)?, PORT)],
-            Side::Rival => self.servers.iter().map(|(_, a)| SocketAddr::new(*a, TARGET)).collect(),
+            Side::Rival => self.servers.iter().map(|(_, a)| SocketAddr::new(*a, DIRECT)).collect(),
         };
         let (done, made, failed) =
             (AtomicBool::new(false), AtomicUsize::new(0), AtomicUsize::new(0));
