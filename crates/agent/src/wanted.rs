@@ -7,7 +7,9 @@
 use crate::services::Stale;
 use crate::view::{Said, Taken, ViewContent};
 use osier_compiler::{Attachment, CompileError, Compiled, Compiler, LocalPorts};
-use osier_model::{Change, Invalid, Key, Object, Port, PortKey, View};
+use osier_model::{
+    Change, Guard, Identity, Invalid, Key, NamespaceName, Object, Port, PortKey, View, Workload,
+};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// See the module.
@@ -93,6 +95,18 @@ impl Wanted {
         let key = match &change {
             Change::Put(Object::Port(port)) => port.key.clone(),
             Change::Delete(Key::Port(key)) => key.clone(),
+            Change::Put(Object::Guard(Guard { namespace }))
+            | Change::Delete(Key::Guard(namespace)) => {
+                let namespace = namespace.clone();
+                self.compiler.apply(change)?;
+                return self.decide_again(|port| is_of(port, &namespace));
+            }
+            Change::Put(Object::Workload(Workload { device, .. }))
+            | Change::Delete(Key::Workload(device)) => {
+                let device = device.clone();
+                self.compiler.apply(change)?;
+                return self.decide_again(|port| port.key.device == device);
+            }
             _ => return self.compiler.apply(change),
         };
         match self.here.get(&key) {
@@ -101,6 +115,19 @@ impl Wanted {
             }
             None => self.compile_absent(&key),
         }
+    }
+
+    /// What ports are to policies may be another.
+    fn decide_again(
+        &mut self,
+        which: impl Fn(&Port) -> bool,
+    ) -> Result<Vec<Compiled>, CompileError> {
+        let mut compiled = Vec::new();
+        for (port, _) in self.here.values().filter(|(port, _)| which(port)) {
+            let port = decided(&self.said, port);
+            compiled.extend(self.compiler.apply(Change::Put(Object::Port(port)))?);
+        }
+        Ok(compiled)
     }
 
     /// A port that is not here: with another node, or nowhere.
@@ -157,13 +184,25 @@ fn wish<'a>(said: &'a Said, key: &PortKey) -> Option<&'a Port> {
 /// A port as it is made, with what the view decides.
 fn decided(said: &Said, port: &Port) -> Port {
     let mut port = port.clone();
-    if let Some(wish) = wish(said, &port.key) {
-        port.identity = wish.identity;
-        if !wish.limits.is_none() {
-            port.limits = wish.limits;
-        }
+    let wish = wish(said, &port.key);
+    if let Some(wish) = wish.filter(|wish| !wish.limits.is_none()) {
+        port.limits = wish.limits;
+    }
+    let view = said.view();
+    let workload = view.workloads().get(&port.key.device).map(|workload| workload.identity);
+    if let Some(identity) = workload.or(wish.map(|wish| wish.identity)) {
+        port.identity = identity;
+    } else if view.guards().iter().any(|namespace| is_of(&port, namespace)) {
+        // Its labels may be such that nobody may reach it.
+        port.identity = Identity::QUARANTINED;
     }
     port
+}
+
+/// Whether a port is of a pod of a namespace.
+fn is_of(port: &Port, namespace: &NamespaceName) -> bool {
+    let pod = port.key.device.as_str().strip_prefix(namespace.as_str());
+    pod.is_some_and(|pod| pod.starts_with(':'))
 }
 
 fn compiler_of(
@@ -261,6 +300,34 @@ objects:
         same_as_anew(&mut wanted);
         wanted.detach(&port().key).unwrap();
         assert!(wanted.view().ports().is_empty());
+    }
+
+    #[test]
+    fn whose_labels_are_not_known_is_in_quarantine_where_there_are_policies() {
+        let guarded = format!("{VIEW}  - {{ kind: guard, namespace: a }}\n");
+        let identity = |wanted: &Wanted| wanted.view().ports()[&port().key].identity;
+        let mut wanted = wanted(&guarded);
+        wanted.attach(port(), at()).unwrap();
+        assert_eq!(identity(&wanted), Identity::QUARANTINED);
+        let wished = view_with("node: n1, identity: 300") + "  - { kind: guard, namespace: a }\n";
+        hear(&mut wanted, &wished);
+        assert_eq!(identity(&wanted), Identity(300));
+        same_as_anew(&mut wanted);
+        hear(&mut wanted, &guarded);
+        assert_eq!(identity(&wanted), Identity::QUARANTINED);
+        hear(&mut wanted, VIEW);
+        assert_eq!(identity(&wanted), Identity::ANY);
+        hear(&mut wanted, &guarded);
+        assert_eq!(identity(&wanted), Identity::QUARANTINED, "policies came after it");
+        same_as_anew(&mut wanted);
+        let workload = "  - { kind: workload, device: 'a:b', node: n1, identity: 400 }\n";
+        hear(&mut wanted, &(wished.clone() + workload));
+        assert_eq!(identity(&wanted), Identity(400), "whoever knows its labels wins");
+        same_as_anew(&mut wanted);
+        hear(&mut wanted, &(guarded.clone() + workload));
+        assert_eq!(identity(&wanted), Identity(400));
+        hear(&mut wanted, &guarded.replace("namespace: a", "namespace: ab"));
+        assert_eq!(identity(&wanted), Identity::ANY);
     }
 
     #[test]

@@ -2,16 +2,17 @@
 
 use crate::cookie::Owner;
 use crate::flows::flood::Member;
+use crate::flows::policy::Application;
 use crate::flows::port::Place;
 use crate::flows::service::Scene;
-use crate::flows::{arp, flood, network, node, pipeline, port, service, track};
+use crate::flows::{arp, flood, network, node, pipeline, policy, port, service, track};
 use crate::local::{Attachment, LocalPorts};
-use crate::meters;
 use crate::plan::{Emitter, Plan, RuleError};
+use crate::policies::{Article, Policies, RuleId};
 use crate::services::{self, Services};
 use osier_model::{
-    Change, Fabric, Invalid, Key, Network, NetworkName, Node, NodeName, Port, PortKey, Reach,
-    ServiceName, View, Vni, VrfId,
+    Change, Fabric, Identity, Invalid, Key, Network, NetworkName, Node, NodeName, Port, PortKey,
+    Reach, RuleRef, Selection, ServiceName, View, Vni, VrfId,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -25,6 +26,13 @@ pub(crate) const IDENTITY_OPTION: u8 = 0;
 /// The default network's number.
 pub(crate) fn default_vni() -> Vni {
     Vni::new(DEFAULT_VNI).expect("1 is a network's number")
+}
+
+/// What policies have to know of an object as it was.
+enum Said {
+    Selection(Option<Selection>),
+    Port(Option<Identity>),
+    Nothing,
 }
 
 /// What an owner wants now. An empty plan: nothing any more.
@@ -67,6 +75,7 @@ pub struct Compiler {
     local: LocalPorts,
     attachments: BTreeMap<PortKey, Attachment>,
     services: Services,
+    policies: Policies,
 }
 
 // === impl Compiler ===
@@ -74,8 +83,13 @@ pub struct Compiler {
 impl Compiler {
     /// A compiler for a node that knows nothing yet.
     pub fn new(node: NodeName, fabric: Fabric, local: LocalPorts) -> Self {
-        let view = View::new(node, fabric);
-        Self { view, local, attachments: BTreeMap::new(), services: Services::default() }
+        Self {
+            view: View::new(node, fabric),
+            local,
+            attachments: BTreeMap::new(),
+            services: Services::default(),
+            policies: Policies::default(),
+        }
     }
 
     /// The view.
@@ -117,6 +131,7 @@ impl Compiler {
         };
         let before = self.touched(&key);
         let own = self.own_node().cloned();
+        let said = self.policies_before(&key);
         self.view.apply(change)?;
         let mut owners = self.touched(&key);
         owners.extend(before);
@@ -126,7 +141,52 @@ impl Compiler {
                 .extend(self.services.follow(&service, &self.view).into_iter().map(Owner::Shared));
             owners.insert(Key::Service(service).into());
         }
+        owners.extend(self.follow_policies(&key, said));
         self.compile(owners)
+    }
+
+    /// What policies have to know of an object as it was.
+    fn policies_before(&self, key: &Key) -> Said {
+        match key {
+            Key::Selection(id) => Said::Selection(self.view.selections().get(id).cloned()),
+            Key::Port(key) => Said::Port(self.identity_here(key)),
+            _ => Said::Nothing,
+        }
+    }
+
+    /// Owners of what an object changed in what policies come to.
+    fn follow_policies(&mut self, key: &Key, was: Said) -> BTreeSet<Owner> {
+        let articles = match (key, was) {
+            (Key::Policy(name), _) => self.policies.follow_policy(name, &self.view),
+            (Key::Selection(id), Said::Selection(was)) => {
+                self.policies.follow_selection(*id, was.as_ref(), &self.view)
+            }
+            (Key::Port(key), Said::Port(was)) => {
+                let now = self.identity_here(key);
+                self.policies.follow_port(was, now)
+            }
+            _ => return BTreeSet::new(),
+        };
+        let rejudge = self.view.fabric().policy.rejudge && !matches!(key, Key::Port(_));
+        let pipeline = rejudge.then_some(Owner::Pipeline);
+        articles.into_iter().map(Owner::Article).chain(pipeline).collect()
+    }
+
+    /// What a port of this node is to policies.
+    fn identity_here(&self, key: &PortKey) -> Option<Identity> {
+        let port = self.view.ports().get(key)?;
+        (port.node == *self.view.node()).then_some(port.identity)
+    }
+
+    /// The rules of policies that a number stands for: in a connection's label, or a flow's cookie.
+    pub fn rules(&self, rule: RuleId) -> impl Iterator<Item = &RuleRef> {
+        self.policies.rules(rule)
+    }
+
+    /// The numbers of all rules, with their cookies.
+    pub fn rule_cookies(&self) -> impl Iterator<Item = (RuleId, u64)> {
+        let cookie = |rule| self.cookie(&Owner::Article(Article::Rule(rule)));
+        self.policies.numbers().map(move |rule| (rule, cookie(rule)))
     }
 
     /// Services whose flows depend on an object; on this node they all do.
@@ -178,7 +238,9 @@ impl Compiler {
         owners.extend(self.view.networks().keys().cloned().map(|n| Owner::from(Key::Network(n))));
         owners.extend(self.view.ports().keys().cloned().map(|p| Owner::from(Key::Port(p))));
         owners.extend(self.view.services().keys().cloned().map(|s| Owner::from(Key::Service(s))));
+        owners.extend(self.view.routers().keys().cloned().map(|r| Owner::from(Key::Router(r))));
         owners.extend(self.services.uses().map(Owner::Shared));
+        owners.extend(self.policies.articles().map(Owner::Article));
         owners
     }
 
@@ -207,6 +269,7 @@ impl Compiler {
                 }
             }
             Key::Router(name) => {
+                owners.insert(key.clone().into());
                 for network in self.view.networks_of(name) {
                     owners.extend(self.touched(&Key::Network(network.clone())));
                 }
@@ -260,13 +323,21 @@ impl Compiler {
         let tunnel = self.view.fabric().tunnel;
         match owner {
             Owner::Pipeline => {
-                pipeline::flows(out, self.local, tunnel);
+                let mode = self.view.fabric().policy;
+                let epoch = mode.rejudge.then(|| self.policies.epoch());
+                pipeline::flows(out, self.local, tunnel, Application { epoch, log: mode.log });
                 arp::dispatch(out);
                 track::fabric(out, &self.view.fabric().services);
             }
             Owner::Shared(shared) => {
                 if self.services.is_used(shared) {
                     track::shared(out, shared, self.local);
+                }
+            }
+            Owner::Article(article) => self.emit_article(article, out),
+            Owner::Object(Key::Router(name)) => {
+                if let Some(router) = self.view.routers().get(name) {
+                    policy::zone_of_router(out, router.vrf);
                 }
             }
             Owner::Object(Key::Node(name)) => match self.view.nodes().get(name) {
@@ -276,10 +347,9 @@ impl Compiler {
                 Some(node) => node::remote(out, node, self.local, tunnel),
                 None => {}
             },
-            // A router is its networks, and endpoints are their Service's.
+            // Endpoints are their Service's, and policies what they come to.
             Owner::Object(
-                Key::Router(_)
-                | Key::Endpoints(_)
+                Key::Endpoints(_)
                 | Key::Selection(_)
                 | Key::Policy(_)
                 | Key::Guard(_)
@@ -302,6 +372,24 @@ impl Compiler {
         }
     }
 
+    fn emit_article(&self, article: &Article, out: &mut Emitter) {
+        match *article {
+            Article::Clause(direction, clause) => {
+                policy::clause(out, direction, clause, &self.policies.parts(direction, clause));
+            }
+            Article::Rule(rule) => {
+                if let Some(direction) = self.policies.direction(rule) {
+                    policy::granted(out, rule, direction, self.policies.band(rule));
+                }
+            }
+            Article::Subject(identity) => {
+                if let Some(isolated) = self.policies.isolation(identity, &self.view) {
+                    policy::subject(out, identity, isolated);
+                }
+            }
+        }
+    }
+
     fn vrf_of(&self, network: &Network) -> Option<VrfId> {
         self.view.router_of(network).map(|router| router.vrf)
     }
@@ -310,8 +398,7 @@ impl Compiler {
         network::flows(out, network, self.vrf_of(network), &self.router_addresses(network));
         if network.reach == Reach::Bridged {
             let (here, there) = self.members(&network.name);
-            let kind = self.view.fabric().tunnel;
-            flood::flows(out, network, &here, &there, self.local.tunnel, kind);
+            flood::flows(out, network, &here, &there);
         }
     }
 
@@ -320,8 +407,7 @@ impl Compiler {
         let own = self.view.node();
         let member = |key: &PortKey| {
             let (port, at) = (self.view.ports().get(key)?, self.attachments.get(key)?);
-            let meter = port.limits.ingress.map(|_| meters::to_port(at.tag));
-            Some(Member { ofport: at.ofport, meter })
+            Some(Member { ofport: at.ofport, identity: port.identity })
         };
         let mut here: Vec<Member> =
             self.view.ports_of_at(network, own).filter_map(member).collect();

@@ -4,11 +4,22 @@
 //! |---|---|
 //! | 0 | never ours: the machine's own, where it shares its tracker with the switch |
 //! | 1 | those whose source is translated |
-//! | 2 and on | those to Services, by router |
+//! | 2 and on | those to Services, and those that policies judge, by router |
+//! | `0x8000` and on | those that policies judge in networks without a router, by VNI |
+//!
+//! | bits of `ct_mark` | meaning |
+//! |---|---|
+//! | 0 | to a Service |
+//! | 1 | judged, and granted |
+//! | 2 | of the sender's side, the receiver's node judges |
+//! | 8 to 31 | what policies were when it was judged, if that counts |
+//!
+//! `ct_label` tells the rules that granted it: bits 0 to 31 at the sender, 32 to 63 at the receiver.
 
 use crate::pipeline::Table;
 use crate::plan::Rule;
-use osier_model::{Backend, Transport, VrfId};
+use crate::registers::Register;
+use osier_model::{Backend, Transport, Vni, VrfId};
 use osier_openflow::action::{Action, Ct, Nat, NatKind, NatRange, SetField, Zone};
 use osier_openflow::field::Field;
 use osier_openflow::subfield::Subfield;
@@ -20,17 +31,26 @@ const FIRST_ZONE: u16 = 2;
 
 /// The bit of `ct_mark` that connections to Services have.
 const SERVICE_MARK: u16 = 0;
+const JUDGED_MARK: u16 = 1;
+const UNJUDGED_MARK: u16 = 2;
+const EPOCH_MARK: u16 = 8;
 
 /// Bits of `ct_state`.
 pub(crate) mod state {
     pub(crate) const ESTABLISHED: u32 = 0x02;
     pub(crate) const RELATED: u32 = 0x04;
+    pub(crate) const ANSWER: u32 = 0x08;
     pub(crate) const INVALID: u32 = 0x10;
     pub(crate) const TRACKED: u32 = 0x20;
     pub(crate) const DESTINATION_TRANSLATED: u32 = 0x80;
 }
 
-/// The zone of a router's connections to Services.
+/// The zone of connections in a network that no router joins to others: its addresses may be anyone's.
+pub(crate) fn zone_of_network(vni: Vni) -> u16 {
+    u16::try_from(vni.get() & 0x7fff).unwrap_or(0) | 0x8000
+}
+
+/// The zone of a router's connections.
 pub fn zone_of(vrf: VrfId) -> u16 {
     // The last two routers share zones with the first: nobody has that many.
     FIRST_ZONE + vrf.0 % (u16::MAX - FIRST_ZONE)
@@ -43,6 +63,29 @@ pub(crate) fn fields(transport: Transport) -> (u8, Field, Field) {
         Transport::Udp => (17, Field::UDP_SRC, Field::UDP_DST),
         Transport::Sctp => (132, Field::SCTP_SRC, Field::SCTP_DST),
     }
+}
+
+/// Says what is known of the packet's connection, and goes on in a table.
+pub(crate) fn ask(zone: u16, next: Table) -> Action {
+    let ct = Ct { zone: Zone::Value(zone), table: Some(next.number()), ..Ct::default() };
+    Action::Ct(Box::new(ct))
+}
+
+/// Remembers, right here, that the connection was granted and by which rules.
+pub(crate) fn remember(zone: u16) -> Action {
+    let bits = |field, offset, bits| {
+        Subfield::new(field, offset, bits).expect("marks have 32 bits, labels 128")
+    };
+    let judged = SetField::load(bits(Field::CT_MARK, JUDGED_MARK, 1), 1).expect("it is one bit");
+    let copy = |register: Register, dst| Action::Move { src: register.subfield(), dst };
+    let exec = vec![
+        Action::SetField(judged),
+        copy(Register::UNJUDGED, bits(Field::CT_MARK, UNJUDGED_MARK, 1)),
+        copy(Register::EPOCH, bits(Field::CT_MARK, EPOCH_MARK, 24)),
+        copy(Register::EGRESS_RULE, bits(Field::CT_LABEL, 0, 32)),
+        copy(Register::INGRESS_RULE, bits(Field::CT_LABEL, 32, 32)),
+    ];
+    Action::Ct(Box::new(Ct { commit: true, zone: Zone::Value(zone), exec, ..Ct::default() }))
 }
 
 /// Translates as the connection has it, if it is known, and goes on in a table.
@@ -90,6 +133,19 @@ impl Rule {
     pub(crate) fn tracked(self, bits: u32) -> Self {
         let bits = bits | state::TRACKED;
         self.masked(Field::CT_STATE, bits, bits)
+    }
+
+    /// Its connection was judged, while policies were as they are now if that counts.
+    pub(crate) fn judged(self, unjudged: Option<bool>, epoch: Option<u32>) -> Self {
+        let (mut value, mut mask) = (1 << JUDGED_MARK, 1 << JUDGED_MARK);
+        if let Some(unjudged) = unjudged {
+            (value, mask) =
+                (value | u32::from(unjudged) << UNJUDGED_MARK, mask | 1 << UNJUDGED_MARK);
+        }
+        if let Some(epoch) = epoch {
+            (value, mask) = (value | epoch << EPOCH_MARK, mask | u32::MAX << EPOCH_MARK);
+        }
+        self.masked(Field::CT_MARK, value, mask)
     }
 
     /// The connection tracker has not seen it.

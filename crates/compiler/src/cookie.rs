@@ -12,6 +12,7 @@
 //! name. So a restarted agent makes the same cookies, and rewrites nothing. Hashes may meet: a
 //! cookie explains a flow, it does not decide whose it is.
 
+use crate::policies::Article;
 use crate::services::Use;
 use osier_model::{Key, View};
 
@@ -31,6 +32,8 @@ pub enum Owner {
     Object(Key),
     /// What several Services need, and is there once.
     Shared(Use),
+    /// What policies come to.
+    Article(Article),
 }
 
 // === impl Owner ===
@@ -47,9 +50,11 @@ impl Owner {
             // Endpoints are their Service's.
             Self::Object(Key::Service(_) | Key::Endpoints(_)) => 5,
             Self::Shared(_) => 6,
-            Self::Object(Key::Selection(_) | Key::Policy(_) | Key::Guard(_) | Key::Workload(_)) => {
-                7
-            }
+            // What they come to is owned by articles.
+            Self::Object(Key::Selection(_) | Key::Policy(_) | Key::Guard(_) | Key::Workload(_))
+            | Self::Article(Article::Clause(..)) => 7,
+            Self::Article(Article::Rule(_)) => 8,
+            Self::Article(Article::Subject(_)) => 9,
         }
     }
 
@@ -66,6 +71,9 @@ impl Owner {
             Self::Object(Key::Node(name)) => hash(name.as_str()),
             Self::Object(Key::Service(name)) => hash(name.as_str()),
             Self::Object(Key::Endpoints(key)) => hash(key.service.as_str()),
+            Self::Article(Article::Rule(rule)) => rule.0.into(),
+            Self::Article(Article::Subject(identity)) => identity.0.into(),
+            Self::Article(clause) => hash(&clause.to_string()),
             Self::Object(
                 key @ (Key::Selection(_) | Key::Policy(_) | Key::Guard(_) | Key::Workload(_)),
             ) => hash(&key.to_string()),
@@ -95,6 +103,7 @@ impl std::fmt::Display for Owner {
         match self {
             Self::Pipeline => f.write_str("pipeline"),
             Self::Object(key) => write!(f, "{key}"),
+            Self::Article(article) => write!(f, "{article}"),
             Self::Shared(shared) => write!(f, "{shared}"),
         }
     }

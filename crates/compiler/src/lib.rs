@@ -15,6 +15,7 @@ mod local;
 mod meters;
 pub mod pipeline;
 mod plan;
+mod policies;
 mod question;
 pub mod registers;
 mod services;
@@ -24,6 +25,7 @@ pub use cookie::{CLASS, CLASS_MASK, LEARNED, Owner};
 pub use local::{Attachment, LocalPorts};
 pub use meters::METERS;
 pub use plan::{Plan, RuleError, RuleProblem};
+pub use policies::{Article, Clause, RuleId};
 pub use question::{CONTROLLER_ID, Question};
 pub use services::{NODE_PORT_ADDRESSES, Use};
 

@@ -81,7 +81,7 @@ tables! {
     /// To all of a network: broadcast and multicast.
     Flood = 52 "flood" Miss::Drop;
     /// One hop less to live, for what was routed here; what has none left goes to the agent.
-    Hop = 80 "hop" Miss::Continue(Table::SourceNat);
+    Hop = 80 "hop" Miss::Continue(Table::SenderGuard);
     /// Answers to ARP requests.
     ArpResponder = 81 "arp-responder" Miss::Continue(Table::Flood);
     /// Another source for who would not be answered through here otherwise: a port that reaches
@@ -89,10 +89,24 @@ tables! {
     SourceNat = 84 "source-nat" Miss::Continue(Table::Egress);
     /// Only a port's own addresses may come from it.
     SpoofGuard = 210 "spoof-guard" Miss::Drop;
+    /// Whether the port that it comes from is under policies, or sends to itself.
+    SenderGuard = 211 "sender-guard" Miss::Continue(Table::ReceiverGuard);
+    /// Whether the port that it goes to is under policies.
+    ReceiverGuard = 212 "receiver-guard" Miss::Continue(Table::Connection);
+    /// What policies have a say in goes through the connection tracker. Nothing else does.
+    Connection = 213 "connection" Miss::Continue(Table::SourceNat);
+    /// Connections that were judged before, with their answers, and those that nobody judges.
+    Known = 214 "known" Miss::Continue(Table::EgressPolicy);
+    /// Whether its sender may send it.
+    EgressPolicy = 215 "egress-policy" Miss::Drop;
     /// Out: to a port, the gateway or the tunnel.
     Egress = 220 "egress" Miss::Drop;
     /// Into the tunnel, if it is not too large for it; else to the agent, which says so.
     TunnelOut = 221 "tunnel-out" Miss::Drop;
+    /// Whether its receiver may receive it.
+    IngressPolicy = 244 "ingress-policy" Miss::Drop;
+    /// Remembers what was granted, and by which rules.
+    Grant = 247 "grant" Miss::Drop;
 }
 
 // === impl Table ===

@@ -5,6 +5,7 @@
 //! dropped, and nothing else is.
 
 use crate::meters;
+use osier_model::Direction;
 use osier_openflow::action::{Action, Controller};
 
 /// Which controller the packets are for: who listens says this number of itself, so no other
@@ -28,6 +29,11 @@ pub enum Question {
     Neighbour,
     /// A new connection to a Service at which nobody answers: it is refused.
     Reject,
+    /// Policies did not grant it: it is logged, and answered by nobody.
+    Denied {
+        /// Which side did not.
+        direction: Direction,
+    },
 }
 
 // === impl Question ===
@@ -40,6 +46,8 @@ impl Question {
             Self::Expired => vec![2],
             Self::Neighbour => vec![3],
             Self::Reject => vec![4],
+            Self::Denied { direction: Direction::Ingress } => vec![5, 0],
+            Self::Denied { direction: Direction::Egress } => vec![5, 1],
         }
     }
 
@@ -50,6 +58,8 @@ impl Question {
             [2] => Self::Expired,
             [3] => Self::Neighbour,
             [4] => Self::Reject,
+            [5, 0] => Self::Denied { direction: Direction::Ingress },
+            [5, 1] => Self::Denied { direction: Direction::Egress },
             _ => return None,
         })
     }
@@ -61,6 +71,7 @@ impl Question {
             Self::Expired => 2,
             Self::Neighbour => 3,
             Self::Reject => 4,
+            Self::Denied { .. } => 5,
         };
         meters::QUESTIONS + kind
     }
@@ -89,6 +100,8 @@ mod tests {
             Question::Expired,
             Question::Neighbour,
             Question::Reject,
+            Question::Denied { direction: Direction::Ingress },
+            Question::Denied { direction: Direction::Egress },
         ];
         for question in all {
             assert_eq!(Question::decode(&question.encode()), Some(question));

@@ -49,8 +49,14 @@ registers! {
     NEEDS_SNAT: "needs-snat", reg 0 [10 + 1];
     /// It may be, or is, too large for the tunnel.
     LARGE: "large", reg 0 [11 + 1];
-    /// What policies said.
-    VERDICT: "verdict", reg 0 [12 + 4];
+    /// Policies have a say in it.
+    GUARDED: "guarded", reg 0 [12 + 1];
+    /// Its sender may send only what policies grant.
+    SENDER_ISOLATED: "sender-isolated", reg 0 [13 + 1];
+    /// Its receiver may receive only what policies grant.
+    RECEIVER_ISOLATED: "receiver-isolated", reg 0 [14 + 1];
+    /// Whether its sender may send it is for the receiver's node to say.
+    UNJUDGED: "unjudged", reg 0 [15 + 1];
     /// The tag of the port that it came in by.
     IN_TAG: "in-tag", reg 1 [0 + 32];
     /// The number of the port to send it out of.
@@ -69,6 +75,10 @@ registers! {
     EGRESS_RULE: "egress-rule", reg 12 [0 + 32];
     /// The policy rule that let it in.
     INGRESS_RULE: "ingress-rule", reg 13 [0 + 32];
+    /// The node to send it to, if tunnels are IPv4.
+    TUNNEL: "tunnel", reg 15 [0 + 32];
+    /// What policies are now, if connections are judged again when that changes.
+    EPOCH: "epoch", reg 14 [0 + 24];
 }
 
 /// Where a packet comes from.
@@ -98,6 +108,9 @@ pub enum Destination {
 // === impl Register ===
 
 impl Register {
+    /// The node to send it to, if tunnels are IPv6: where the endpoint's address was.
+    pub const TUNNEL_IPV6: Field = Field::xxreg(2);
+
     /// The bits as a subfield.
     pub fn subfield(self) -> Subfield {
         Subfield::new(Field::reg(self.number), self.offset, self.bits)
@@ -134,7 +147,7 @@ mod tests {
             }
             assert!(register.subfield().bits() == register.bits);
         }
-        // Registers 8 to 11 are one address of 128 bits: a Service's endpoint.
+        // Registers 8 to 11 are one address of 128 bits: a Service's endpoint, then a tunnel's.
         assert!((8..12).all(|n| taken.iter().all(|(number, _)| *number != n)));
     }
 }

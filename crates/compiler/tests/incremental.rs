@@ -3,9 +3,11 @@
 
 use osier_compiler::{Attachment, Compiled, Compiler, LocalPorts, Owner, Plan};
 use osier_model::{
-    Change, Endpoint, EndpointPort, EndpointState, Endpoints, EndpointsKey, Fabric, Identity, Key,
-    Limit, Limits, Locality, Mac, Network, NetworkName, Node, NodeName, Object, Port, PortKey,
-    Reach, Router, RouterName, Service, ServiceName, ServicePort, Subnet, Transport, Vni, VrfId,
+    Block, Change, Endpoint, EndpointPort, EndpointState, Endpoints, EndpointsKey, Fabric,
+    Identity, Key, Limit, Limits, Locality, Mac, Network, NetworkName, Node, NodeName, Object,
+    Peer, Policy, PolicyMode, PolicyRule, Port, PortKey, PortRange, Reach, Router, RouterName,
+    RulePort, Selection, SelectionId, Service, ServiceName, ServicePort, Subnet, Transport, Vni,
+    VrfId,
 };
 use osier_openflow::port_no::PortNo;
 use proptest::prelude::*;
@@ -16,7 +18,8 @@ const LOCAL: LocalPorts =
     LocalPorts { gateway: PortNo(2), tunnel: PortNo(1), tunnel_mtu: Some(1442) };
 
 fn fabric() -> Fabric {
-    Fabric { services: vec!["10.96.0.0/16".parse().unwrap()], ..Fabric::default() }
+    let policy = PolicyMode { rejudge: true, log: true };
+    Fabric { services: vec!["10.96.0.0/16".parse().unwrap()], policy, ..Fabric::default() }
 }
 
 #[derive(Debug, Clone)]
@@ -150,10 +153,53 @@ prop_compose! {
     }
 }
 
+prop_compose! {
+    fn selection()(id in 0..5_u64, members in prop::collection::btree_set(0..4_u32, 0..4), address in prop::option::of(0..3_u8)) -> Object {
+        let members = members.into_iter().map(Identity).collect();
+        let addresses = address.map(address_of).into_iter().collect();
+        Object::Selection(Selection { id: SelectionId(id), members, addresses })
+    }
+}
+
+fn address_of(last: u8) -> IpAddr {
+    address(last == 0, 7, last)
+}
+
+fn rules() -> impl Strategy<Value = Option<Vec<PolicyRule>>> {
+    let block = (0..3_u8, prop::option::of(0..3_u8)).prop_map(|(n, except)| {
+        let except = except.map(|e| format!("10.{n}.{e}.0/24").parse().unwrap());
+        let cidr = format!("10.{n}.0.0/16").parse().unwrap();
+        Peer::Block(Block { cidr, except: except.into_iter().collect() })
+    });
+    let peer =
+        prop_oneof![2 => (0..5_u64).prop_map(|id| Peer::Selection(SelectionId(id))), 1 => block];
+    let range = prop::option::of((1..4_u16, 0..9_u16)).prop_map(|range| {
+        range.map(|(first, more)| PortRange { first: 80 * first, last: 80 * first + more })
+    });
+    let transport = prop_oneof![Just(Transport::Tcp), Just(Transport::Udp), Just(Transport::Sctp)];
+    let of = prop::option::weighted(0.3, (0..5_u64).prop_map(SelectionId));
+    let port =
+        (transport, range, of).prop_map(|(transport, range, of)| RulePort { transport, range, of });
+    let peers = prop::option::weighted(0.8, prop::collection::vec(peer, 0..3));
+    let ports = prop::option::weighted(0.8, prop::collection::vec(port, 0..3));
+    let rule = (peers, ports).prop_map(|(peers, ports)| PolicyRule { peers, ports });
+    prop::option::of(prop::collection::vec(rule, 0..3))
+}
+
+prop_compose! {
+    fn policy()(n in 0..4_u8, subjects in 0..5_u64, ingress in rules(), egress in rules()) -> Object {
+        let name = format!("ns:p{n}").parse().unwrap();
+        Object::Policy(Policy { name, subjects: SelectionId(subjects), ingress, egress })
+    }
+}
+
 fn object() -> impl Strategy<Value = Object> {
     let router = (0..3_u8)
         .prop_map(|n| Object::Router(Router { name: router_name(n), vrf: VrfId(n.into()) }));
-    prop_oneof![2 => node(), 1 => router, 2 => network(), 5 => port(), 3 => service(), 3 => endpoints()]
+    prop_oneof![
+        2 => node(), 1 => router, 2 => network(), 5 => port(), 3 => service(), 3 => endpoints(),
+        4 => selection(), 4 => policy(),
+    ]
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -218,13 +264,8 @@ proptest! {
         for (key, at) in attached {
             again.attach(key, at).unwrap();
         }
-        let view = compiler.view();
-        let objects = view.ports().values().rev().cloned().map(Object::Port)
-            .chain(view.networks().values().rev().cloned().map(Object::Network))
-            .chain(view.routers().values().rev().cloned().map(Object::Router))
-            .chain(view.endpoints().values().rev().flat_map(|slices| slices.values().rev().cloned()).map(Object::Endpoints))
-            .chain(view.nodes().values().rev().cloned().map(Object::Node))
-            .chain(view.services().values().rev().cloned().map(Object::Service));
+        let mut objects: Vec<Object> = compiler.view().objects().collect();
+        objects.reverse();
         for object in objects {
             again.apply(Change::Put(object)).unwrap();
         }

@@ -44,7 +44,7 @@ fn render() -> Result<String> {
         writeln!(page, "| {} | `{}` | {meaning} |", register.name, register.subfield())?;
     }
     page.push_str(
-        "\nRegisters 8 to 11 hold the address of a Service's endpoint. `metadata` is free for others.\n",
+        "\nRegisters 8 to 11 hold the address of a Service's endpoint, or of the node to send it to if tunnels are IPv6. `metadata` is free for others.\n",
     );
     Ok(page)
 }

@@ -29,6 +29,7 @@ pub fn reply(compiler: &Compiler, asked: &PacketIn2) -> Option<PacketOut> {
         Question::TooBig { mtu } => error(Fault::TooBig(mtu)),
         Question::Expired => error(Fault::Expired),
         Question::Reject => refusal(&packet, link),
+        Question::Denied { .. } => None,
         Question::Neighbour => {
             let target = neighbour::target(&packet)?;
             let ours = compiler.router_addresses(network).contains(&target.into());

@@ -2,18 +2,15 @@
 //! one of them, to the nodes that have others. Never from the tunnel back into it, and no faster
 //! than the network's meter allows: one port cannot storm the tunnel.
 
-use super::pipeline::identity_option;
-use super::priority;
+use super::{priority, through_tunnel_actions};
 use crate::meters;
 use crate::pipeline::Table;
 use crate::plan::{Emitter, Rule};
-use crate::registers::{Origin, Register};
-use osier_model::{Network, Node, Tunnel};
-use osier_openflow::action::{Action, SetField};
-use osier_openflow::field::Field;
+use crate::registers::{Destination, Origin, Register};
+use osier_model::{Identity, Network, Node};
+use osier_openflow::action::Action;
 use osier_openflow::group::{Bucket, Group, GroupType};
 use osier_openflow::port_no::PortNo;
-use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
 /// The groups of floods: two for each network, as Netvirt has them.
@@ -23,20 +20,12 @@ pub(crate) const FLOOD_GROUPS: RangeInclusive<u32> = 0x4000_0000..=0x41ff_ffff;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Member {
     pub(crate) ofport: PortNo,
-    /// The meter of what goes to it.
-    pub(crate) meter: Option<u32>,
+    pub(crate) identity: Identity,
 }
 
-pub(crate) fn flows(
-    out: &mut Emitter,
-    network: &Network,
-    local: &[Member],
-    remote: &[&Node],
-    tunnel: PortNo,
-    kind: Tunnel,
-) {
-    let here: Vec<Vec<Action>> = local.iter().map(Member::deliver).collect();
-    let there = remote.iter().filter_map(|node| to_node(node, network, tunnel, kind));
+pub(crate) fn flows(out: &mut Emitter, network: &Network, local: &[Member], remote: &[&Node]) {
+    let here: Vec<Vec<Action>> = local.iter().copied().filter_map(Member::deliver).collect();
+    let there = remote.iter().map(|node| to_node(node, network));
     let everywhere: Vec<Vec<Action>> = here.iter().cloned().chain(there).collect();
     let id = FLOOD_GROUPS.start() + 2 * network.vni.get();
     for (id, from, buckets) in [(id, Some(Origin::Tunnel), here), (id + 1, None, everywhere)] {
@@ -57,8 +46,14 @@ pub(crate) fn flows(
 }
 
 impl Member {
-    fn deliver(&self) -> Vec<Action> {
-        self.meter.map(Action::Meter).into_iter().chain([Action::output(self.ofport)]).collect()
+    /// By the same gate as what is for it alone: policies, and its limits.
+    fn deliver(self) -> Option<Vec<Action>> {
+        Some(vec![
+            Register::OUT_PORT.load(self.ofport.0).ok()?,
+            Register::TO.load(Destination::Port as u32).ok()?,
+            Register::TARGET.load(self.identity.0).ok()?,
+            Action::resubmit(Table::SenderGuard.number()),
+        ])
     }
 }
 
@@ -71,18 +66,8 @@ fn group(id: u32, buckets: Vec<Vec<Action>>) -> Group {
     Group { id, kind: GroupType::All, selection: None, buckets }
 }
 
-fn to_node(node: &Node, network: &Network, tunnel: PortNo, kind: Tunnel) -> Option<Vec<Action>> {
-    let field = match node.tunnel {
-        IpAddr::V4(_) => Field::TUN_DST,
-        IpAddr::V6(_) => Field::TUN_IPV6_DST,
-    };
-    let set = |field, value: u128| SetField::new(field, value).ok().map(Action::SetField);
-    let address = SetField::new(field, node.tunnel).ok().map(Action::SetField)?;
-    let mut actions = vec![address, set(Field::TUN_ID, network.vni.get().into())?];
-    if kind == Tunnel::Geneve {
-        let (src, dst) = (Register::SOURCE.subfield(), identity_option());
-        actions.push(Action::Move { src, dst });
-    }
-    actions.push(Action::output(tunnel));
-    Some(actions)
+fn to_node(node: &Node, network: &Network) -> Vec<Action> {
+    let mut actions = through_tunnel_actions(node, network.vni);
+    actions.push(Action::resubmit(Table::SenderGuard.number()));
+    actions
 }

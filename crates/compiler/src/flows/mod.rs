@@ -7,6 +7,7 @@ pub(crate) mod neighbour;
 pub(crate) mod network;
 pub(crate) mod node;
 pub(crate) mod pipeline;
+pub(crate) mod policy;
 pub(crate) mod port;
 pub(crate) mod service;
 pub(crate) mod source_nat;
@@ -16,7 +17,7 @@ pub(crate) mod track;
 use crate::plan::Rule;
 use crate::registers::{Destination, Register};
 use osier_model::{Node, Vni};
-use osier_openflow::field::Field;
+use osier_openflow::action::{Action, SetField};
 use osier_openflow::port_no::PortNo;
 use std::net::IpAddr;
 
@@ -25,6 +26,8 @@ pub(crate) mod priority {
     pub(crate) const MISS: u16 = 0;
     /// What nothing else of a table is for.
     pub(crate) const LAST: u16 = 10;
+    /// What policies do not grant here, but may elsewhere.
+    pub(crate) const ELSEWHERE: u16 = 20;
     /// What may be an answer of an endpoint, after all that is known to be a question to one.
     pub(crate) const ANSWER: u16 = 90;
     /// Whom nothing above it names.
@@ -50,15 +53,28 @@ pub(crate) fn out_of(rule: Rule, port: PortNo, to: Destination) -> Rule {
     rule.load(Register::OUT_PORT, port.0).load(Register::TO, to as u8)
 }
 
-/// Sends the packet to another node, under a network's key.
+/// Sends the packet to another node, under a network's key. Both wait in registers: a packet that has
+/// them already counts as one that came from there when it begins anew, and is not sent back.
 pub(crate) fn through_tunnel(rule: Rule, node: &Node, vni: Vni) -> Rule {
-    let field = match node.tunnel {
-        IpAddr::V4(_) => Field::TUN_DST,
-        IpAddr::V6(_) => Field::TUN_IPV6_DST,
+    through_tunnel_actions(node, vni).into_iter().fold(rule, Rule::then)
+}
+
+/// The same as actions.
+pub(crate) fn through_tunnel_actions(node: &Node, vni: Vni) -> Vec<Action> {
+    let (ipv4, ipv6) = match node.tunnel {
+        IpAddr::V4(v4) => (u32::from(v4), 0),
+        IpAddr::V6(v6) => (0, u128::from(v6)),
     };
-    rule.set(field, node.tunnel)
-        .set(Field::TUN_ID, vni.get())
-        .load(Register::TO, Destination::Tunnel as u8)
+    let load = |register: Register, value: u32| register.load(value);
+    [
+        load(Register::TUNNEL, ipv4),
+        SetField::new(Register::TUNNEL_IPV6, ipv6).map(Action::SetField),
+        load(Register::NETWORK, vni.get()),
+        load(Register::TO, Destination::Tunnel as u32),
+    ]
+    .into_iter()
+    .map(|action| action.expect("each value has as many bits as its register"))
+    .collect()
 }
 
 /// An Ethernet address for the switch.

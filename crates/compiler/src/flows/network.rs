@@ -1,7 +1,7 @@
 //! A network: what comes through the tunnel under its key, its router's own addresses, and its
 //! floods.
 
-use super::{arp, mac, neighbour, priority};
+use super::{arp, mac, neighbour, policy, priority};
 use crate::pipeline::Table;
 use crate::plan::{Emitter, Rule};
 use crate::registers::Register;
@@ -35,7 +35,7 @@ pub(crate) fn flows(
         rule = rule.load(Register::VRF, vrf.0);
     }
     out.add(rule.to(next));
-    let Some(vrf) = vrf else { return };
+    let Some(vrf) = vrf else { return policy::zone_of_network(out, network.vni) };
     for router in routers {
         match router {
             IpAddr::V4(v4) => arp::answer(out, network.vni, *v4, Mac::GATEWAY),

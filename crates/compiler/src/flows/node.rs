@@ -1,8 +1,8 @@
 //! Other nodes: what comes from them, and the way to their pods and to themselves. One flow for
 //! each block and address of a node, however many pods it has. And of this node: its own block.
 
-use super::pipeline::identity_option;
-use super::{mac, out_of, priority, source_nat, through_tunnel, track};
+use super::pipeline::{identity_option, sender, unjudged_option};
+use super::{mac, out_of, policy, priority, source_nat, through_tunnel, track};
 use crate::compile::default_vni;
 use crate::local::{LocalPorts, host};
 use crate::pipeline::Table;
@@ -25,7 +25,11 @@ pub(crate) fn remote(out: &mut Emitter, node: &Node, local: LocalPorts, tunnel: 
         .eq(source, node.tunnel)
         .load(Register::FROM, Origin::Tunnel as u8);
     if tunnel == Tunnel::Geneve {
-        rule = rule.copy(identity_option(), Register::SOURCE.subfield());
+        // What is unjudged is under policies, whoever receives it.
+        rule = rule
+            .copy(identity_option(), sender())
+            .copy(unjudged_option(), Register::UNJUDGED.subfield())
+            .copy(unjudged_option(), Register::GUARDED.subfield());
     }
     out.add(rule.to(Table::TunnelIn));
     let hosts = node.addresses.iter().copied().map(host);
@@ -49,9 +53,16 @@ pub(crate) fn own(out: &mut Emitter, node: &Node, local: LocalPorts, pods: &[IpN
         out.add(out_of(rule, local.gateway, Destination::Gateway).to(Table::Hop));
     }
     source_nat::own(out, node, pods);
+    policy::own(out, node);
     for address in node.service_addresses() {
         track::answers_to(out, address);
     }
+}
+
+/// What the machine itself sends from.
+pub(crate) fn own_addresses(node: &Node) -> impl Iterator<Item = IpAddr> {
+    let gateways = node.blocks.iter().map(|block| Node::gateway_of(*block));
+    node.addresses.iter().copied().chain(gateways)
 }
 
 /// A route of the default router.

@@ -1,6 +1,7 @@
 //! What is there without any object: misses, the gateway, what kind of packet it is, hops, and the
 //! way out.
 
+use super::policy::{self, Application};
 use super::{mac, neighbour, priority};
 use crate::compile::{DEFAULT_VNI, IDENTITY_OPTION};
 use crate::local::LocalPorts;
@@ -9,7 +10,7 @@ use crate::pipeline::{Miss, Table};
 use crate::plan::{Emitter, Rule};
 use crate::question::Question;
 use crate::registers::{Destination, Origin, Register};
-use osier_model::{Mac, Tunnel};
+use osier_model::{Direction, Identity, Mac, Tunnel};
 use osier_openflow::action::Action;
 use osier_openflow::field::Field;
 use osier_openflow::message::TlvMap;
@@ -22,18 +23,21 @@ const ARP: u16 = 0x0806;
 const ETHERNET_HEADER: u16 = 14;
 
 /// One of each kind.
-const QUESTIONS: [Question; 4] =
-    [Question::TooBig { mtu: 0 }, Question::Expired, Question::Neighbour, Question::Reject];
+const QUESTIONS: [Question; 5] = [
+    Question::TooBig { mtu: 0 },
+    Question::Expired,
+    Question::Neighbour,
+    Question::Reject,
+    Question::Denied { direction: Direction::Ingress },
+];
 
-/// The identity of the machine itself.
-const HOST_IDENTITY: u32 = 2;
-
-pub(crate) fn flows(out: &mut Emitter, local: LocalPorts, tunnel: Tunnel) {
+pub(crate) fn flows(out: &mut Emitter, local: LocalPorts, tunnel: Tunnel, law: Application) {
     misses(out);
     gateway_in(out, local);
     dispatch(out);
     default_route(out, local);
     hops(out);
+    policy::pipeline(out, tunnel, law);
     egress(out, local, tunnel);
     for question in QUESTIONS {
         out.add_meter(meters::question(question));
@@ -57,7 +61,7 @@ fn gateway_in(out: &mut Emitter, local: LocalPorts) {
             .eq(Field::IN_PORT, local.gateway.0)
             .load(Register::FROM, Origin::Gateway as u8)
             .load(Register::NETWORK, DEFAULT_VNI)
-            .load(Register::SOURCE, HOST_IDENTITY)
+            .load(Register::SOURCE, Identity::HOST.0)
             .to(Table::Dispatch),
     );
 }
@@ -100,7 +104,7 @@ fn hops(out: &mut Emitter) {
                     .when(Register::TO, to as u8)
                     .eq(Field::ETH_TYPE, family)
                     .then(Action::DecTtl)
-                    .to(Table::SourceNat),
+                    .to(Table::SenderGuard),
             );
         }
     }
@@ -118,7 +122,7 @@ fn hops(out: &mut Emitter) {
     out.add(
         Rule::new(Table::Hop, priority::HIGH)
             .when(Register::TO, Destination::Gateway as u8)
-            .to(Table::SourceNat),
+            .to(Table::SenderGuard),
     );
 }
 
@@ -136,8 +140,15 @@ fn egress(out: &mut Emitter, local: LocalPorts, tunnel: Tunnel) {
         |table, priority| Rule::new(table, priority).when(Register::TO, Destination::Tunnel as u8);
     // What came through the tunnel never goes back into it.
     let send = |mut rule: Rule| {
+        let key = Subfield::new(Field::TUN_ID, 0, 24).expect("a key has 64 bits");
+        rule = rule
+            .copy(Register::TUNNEL.subfield(), Subfield::whole(Field::TUN_DST))
+            .copy(Subfield::whole(Register::TUNNEL_IPV6), Subfield::whole(Field::TUN_IPV6_DST))
+            .copy(Register::NETWORK.subfield(), key);
         if tunnel == Tunnel::Geneve {
-            rule = rule.copy(Register::SOURCE.subfield(), identity_option());
+            rule = rule
+                .copy(sender(), identity_option())
+                .copy(Register::UNJUDGED.subfield(), unjudged_option());
         }
         rule.then(Action::output(local.tunnel))
     };
@@ -164,12 +175,26 @@ fn egress(out: &mut Emitter, local: LocalPorts, tunnel: Tunnel) {
     }
 }
 
+/// Identities have no more.
+const IDENTITY_BITS: u16 = 31;
+
 /// The option that carries the sender's identity: experimental class, four bytes.
 const IDENTITY_TLV: TlvMap =
     TlvMap { class: 0xffff, kind: 0x81, len: 4, index: IDENTITY_OPTION as u16 };
 
-/// The bits of the option.
+/// The bits of the option that are an identity.
 pub(crate) fn identity_option() -> Subfield {
-    Subfield::new(Field::tun_metadata(IDENTITY_OPTION), 0, 32)
+    Subfield::new(Field::tun_metadata(IDENTITY_OPTION), 0, IDENTITY_BITS)
+        .expect("an option has room for 32 bits")
+}
+
+/// What the option tells of the sender.
+pub(crate) fn sender() -> Subfield {
+    Subfield::new(Register::SOURCE.field(), 0, IDENTITY_BITS).expect("a register has 32 bits")
+}
+
+/// The bit of it that no identity has: that the receiver's node is to judge for the sender's.
+pub(crate) fn unjudged_option() -> Subfield {
+    Subfield::new(Field::tun_metadata(IDENTITY_OPTION), IDENTITY_BITS, 1)
         .expect("an option has room for 32 bits")
 }

@@ -131,7 +131,7 @@ fn bridged(out: &mut Emitter, port: &Port, network: &Network, place: Place<'_>) 
     let forward = Rule::new(Table::Forward, priority::NORMAL)
         .when(Register::NETWORK, network.vni.get())
         .eq(Field::ETH_DST, mac(port.mac));
-    out.add(deliver(forward, port, network, place).to(Table::Egress));
+    out.add(deliver(forward, port, network, place).to(Table::SenderGuard));
     for address in own_addresses(port, network) {
         match address {
             IpAddr::V4(v4) => arp::answer(out, network.vni, v4, port.mac),

@@ -3,6 +3,7 @@
 //! changes no flow.
 
 use super::balance::{self, Choice, Door};
+use super::node::own_addresses;
 use super::priority;
 use crate::conntrack::{fields, zone_of};
 use crate::pipeline::Table;
@@ -12,7 +13,7 @@ use crate::registers::{Origin, Register};
 use crate::services::{Services, families, node_port_address};
 use ipnet::IpNet;
 use osier_model::{
-    Backend, Candidates, Locality, Node, Service, ServicePort, Standpoint, Transport, View, VrfId,
+    Backend, Candidates, Locality, Service, ServicePort, Standpoint, Transport, View, VrfId,
 };
 use osier_openflow::field::Field;
 use std::net::IpAddr;
@@ -182,10 +183,4 @@ impl Ways<'_> {
             backends: self.backends(locality),
         })
     }
-}
-
-/// What the machine itself sends from.
-fn own_addresses(node: &Node) -> impl Iterator<Item = IpAddr> {
-    let gateways = node.blocks.iter().map(|block| Node::gateway_of(*block));
-    node.addresses.iter().copied().chain(gateways)
 }

@@ -11,16 +11,16 @@ use crate::registers::{Destination, Origin, Register};
 use ipnet::IpNet;
 use osier_model::Node;
 
-/// A port that reached itself: it would not take an answer from itself.
+/// A port that reached itself: it would not take an answer from itself, and no policy keeps it from
+/// itself.
 pub(crate) fn hairpin(out: &mut Emitter, at: Attachment) {
     out.add(
-        to_service(priority::NORMAL, Destination::Port)
-            .when(Register::HAIRPIN, 0_u8)
+        to_service(Table::SenderGuard, priority::HIGH, Destination::Port)
             .when(Register::IN_TAG, at.tag)
             .when(Register::OUT_PORT, at.ofport.0)
             .load(Register::HAIRPIN, 1_u8)
             .forget_in_port()
-            .to(Table::SourceNat),
+            .to(Table::ReceiverGuard),
     );
 }
 
@@ -28,16 +28,19 @@ pub(crate) fn hairpin(out: &mut Emitter, at: Attachment) {
 pub(crate) fn own(out: &mut Emitter, node: &Node, pods: &[IpNet]) {
     for address in node.service_addresses() {
         let translate = |rule: Rule| rule.ip(address).then(from_address(address)).to(Table::Egress);
-        let hairpin = to_service(priority::HIGH, Destination::Port).when(Register::HAIRPIN, 1_u8);
+        let hairpin = to_service(Table::SourceNat, priority::HIGH, Destination::Port)
+            .when(Register::HAIRPIN, 1_u8);
         out.add(translate(hairpin));
-        let from_gateway =
-            |to| to_service(priority::NORMAL, to).when(Register::FROM, Origin::Gateway as u8);
+        let from_gateway = |to| {
+            to_service(Table::SourceNat, priority::NORMAL, to)
+                .when(Register::FROM, Origin::Gateway as u8)
+        };
         out.add(translate(from_gateway(Destination::Tunnel)));
         // The machine would take nothing from itself.
         out.add(translate(from_gateway(Destination::Gateway).forget_in_port()));
     }
     let from_machine = |address| {
-        to_service(priority::HIGH, Destination::Tunnel)
+        to_service(Table::SourceNat, priority::HIGH, Destination::Tunnel)
             .when(Register::FROM, Origin::Gateway as u8)
             .sourced(address)
     };
@@ -54,8 +57,6 @@ pub(crate) fn own(out: &mut Emitter, node: &Node, pods: &[IpNet]) {
     }
 }
 
-fn to_service(priority: u16, to: Destination) -> Rule {
-    Rule::new(Table::SourceNat, priority)
-        .when(Register::FROM_SERVICE, 1_u8)
-        .when(Register::TO, to as u8)
+fn to_service(table: Table, priority: u16, to: Destination) -> Rule {
+    Rule::new(table, priority).when(Register::FROM_SERVICE, 1_u8).when(Register::TO, to as u8)
 }

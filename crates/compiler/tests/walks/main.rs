@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a panic is the report")]
 #![allow(unreachable_pub, dead_code, reason = "modules that tests share")]
 
+mod policies;
 #[path = "../real_switch/mod.rs"]
 mod real_switch;
 #[path = "../scenario/mod.rs"]
@@ -14,8 +15,9 @@ mod trace;
 mod ways;
 
 use osier_testbed::{Fabric, Family, Lab, Node, Tunnel, wait_until};
+use policies::POLICY_WAYS;
 use scenario::Scenario;
-use services::SERVICE_WAYS;
+use services::{SERVICE_WAYS, ServiceWay};
 use std::time::Duration;
 use trace::Trace;
 use ways::{End, WAYS, Way};
@@ -61,12 +63,21 @@ async fn packets_go_as_they_should() {
 /// At most three times the datapath begins anew, to whatever Service and back.
 #[tokio::test]
 async fn services_are_reached_in_few_steps() {
+    tracked_ways("services", SERVICE_WAYS).await;
+}
+
+#[tokio::test]
+async fn policies_grant_what_they_say_and_nothing_else() {
+    tracked_ways("policies", POLICY_WAYS).await;
+}
+
+async fn tracked_ways(scenario: &str, ways: &[ServiceWay]) {
     let lab = Lab::new().unwrap();
     let fabric = Fabric::new(&lab, Family::Ipv4, 1).unwrap();
-    switch(&fabric, "services").await;
+    switch(&fabric, scenario).await;
     let ovs = fabric.nodes()[0].ovs();
     let mut wrong = Vec::new();
-    for way in SERVICE_WAYS {
+    for way in ways {
         let mut arguments = vec!["ofproto/trace", "--names", BRIDGE, way.packet];
         arguments.extend(way.states.iter().flat_map(|state| ["--ct-next", state]));
         let text = ovs.appctl(&arguments).unwrap();

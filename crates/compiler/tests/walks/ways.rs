@@ -33,12 +33,36 @@ pub enum End {
 }
 
 /// From a pod, to be routed, as far as the route.
-const ROUTED: &[Table] =
-    &[Ingress, SpoofGuard, Dispatch, Track, GatewayMac, Route, Hop, SourceNat, Egress];
+const ROUTED: &[Table] = &[
+    Ingress,
+    SpoofGuard,
+    Dispatch,
+    Track,
+    GatewayMac,
+    Route,
+    Hop,
+    SenderGuard,
+    ReceiverGuard,
+    Connection,
+    SourceNat,
+    Egress,
+];
 /// Dropped by the spoof guard.
 const REFUSED: &[Table] = &[Ingress, SpoofGuard];
 /// Inside of a bridged network.
-const BRIDGED: &[Table] = &[Ingress, SpoofGuard, Dispatch, Track, GatewayMac, Forward, Egress];
+const BRIDGED: &[Table] = &[
+    Ingress,
+    SpoofGuard,
+    Dispatch,
+    Track,
+    GatewayMac,
+    Forward,
+    SenderGuard,
+    ReceiverGuard,
+    Connection,
+    SourceNat,
+    Egress,
+];
 /// A neighbour solicitation that somebody answers.
 const SOLICITED: &[Table] = &[Ingress, SpoofGuard, Dispatch, Neighbour, Egress];
 
@@ -65,15 +89,15 @@ ways! {
     "pod to pod of another node, IPv6": "in_port=a,udp6,dl_src=0a:00:00:00:00:0a,dl_dst=0e:6f:73:69:65:72,ipv6_src=fd01:0:0:1::10,ipv6_dst=fd01:0:0:2::10,nw_ttl=64",
         ROUTED => End::Tunnel(1), with ["dst=198.51.100.2", "hlimit=63"];
     "from the tunnel to a pod": "in_port=osier-tun,tun_src=198.51.100.2,tun_dst=198.51.100.1,tun_id=1,tcp,dl_dst=0e:6f:73:69:65:72,nw_src=10.1.2.10,nw_dst=10.1.1.11,nw_ttl=64",
-        &[Ingress, TunnelIn, Track, GatewayMac, Route, Hop, SourceNat, Egress] => End::Port("b"), with ["dst=0a:00:00:00:00:0b"];
+        &[Ingress, TunnelIn, Track, GatewayMac, Route, Hop, SenderGuard, ReceiverGuard, Connection, SourceNat, Egress] => End::Port("b"), with ["dst=0a:00:00:00:00:0b"];
     "from the tunnel, IPv6": "in_port=osier-tun,tun_src=198.51.100.2,tun_dst=198.51.100.1,tun_id=1,tcp6,dl_dst=0e:6f:73:69:65:72,ipv6_src=fd01:0:0:2::10,ipv6_dst=fd01:0:0:1::11,nw_ttl=64",
-        &[Ingress, TunnelIn, Track, GatewayMac, Route, Hop, SourceNat, Egress] => End::Port("b");
+        &[Ingress, TunnelIn, Track, GatewayMac, Route, Hop, SenderGuard, ReceiverGuard, Connection, SourceNat, Egress] => End::Port("b");
     "from a tunnel of a stranger": "in_port=osier-tun,tun_src=198.51.100.77,tun_dst=198.51.100.1,tun_id=1,tcp,nw_src=10.1.2.10,nw_dst=10.1.1.11",
         &[Ingress] => End::Dropped;
     "from the tunnel under an unknown key": "in_port=osier-tun,tun_src=198.51.100.2,tun_dst=198.51.100.1,tun_id=77,tcp,nw_src=10.1.2.10,nw_dst=10.1.1.11",
         &[Ingress, TunnelIn] => End::Dropped;
     "from the tunnel back into it": "in_port=osier-tun,tun_src=198.51.100.2,tun_dst=198.51.100.1,tun_id=1,tcp,dl_dst=0e:6f:73:69:65:72,nw_src=10.1.2.10,nw_dst=10.1.2.11,nw_ttl=64",
-        &[Ingress, TunnelIn, Track, GatewayMac, Route, Hop, SourceNat, Egress] => End::Dropped;
+        &[Ingress, TunnelIn, Track, GatewayMac, Route, Hop, SenderGuard, ReceiverGuard, Connection, SourceNat, Egress] => End::Dropped;
 
     // Pods, the machine and the outside.
     "pod pings its gateway": "in_port=a,icmp,dl_src=0a:00:00:00:00:0a,dl_dst=0e:6f:73:69:65:72,nw_src=10.1.1.10,nw_dst=10.1.1.1,icmp_type=8,nw_ttl=64",
@@ -89,9 +113,9 @@ ways! {
     "pod to the outside, IPv6": "in_port=a,tcp6,dl_src=0a:00:00:00:00:0a,dl_dst=0e:6f:73:69:65:72,ipv6_src=fd01:0:0:1::10,ipv6_dst=2001:db8:ffff::9,nw_ttl=64",
         ROUTED => End::Port("osier0");
     "node to pod": "in_port=osier0,tcp,dl_src=0e:6f:73:69:65:72,dl_dst=0e:6f:73:69:65:73,nw_src=198.51.100.1,nw_dst=10.1.1.10,nw_ttl=64",
-        &[Ingress, Dispatch, Track, GatewayMac, Route, Hop, SourceNat, Egress] => End::Port("a");
+        &[Ingress, Dispatch, Track, GatewayMac, Route, Hop, SenderGuard, ReceiverGuard, Connection, SourceNat, Egress] => End::Port("a");
     "node to pod of another node": "in_port=osier0,tcp6,dl_src=0e:6f:73:69:65:72,dl_dst=0e:6f:73:69:65:73,ipv6_src=fd01:0:0:1::1,ipv6_dst=fd01:0:0:2::10,nw_ttl=64",
-        &[Ingress, Dispatch, Track, GatewayMac, Route, Hop, SourceNat, Egress] => End::Tunnel(1), with ["len=4,0x2}"];
+        &[Ingress, Dispatch, Track, GatewayMac, Route, Hop, SenderGuard, ReceiverGuard, Connection, SourceNat, Egress] => End::Tunnel(1), with ["len=4,0x2}"];
     "to an address of the node's block that no pod has": "in_port=a,tcp,dl_src=0a:00:00:00:00:0a,dl_dst=0e:6f:73:69:65:72,nw_src=10.1.1.10,nw_dst=10.1.1.99,nw_ttl=64",
         &[Ingress, SpoofGuard, Dispatch, Track, GatewayMac, Route] => End::Dropped;
     "to an Ethernet address that nobody has": "in_port=a,tcp,dl_src=0a:00:00:00:00:0a,dl_dst=0a:00:00:00:00:99,nw_src=10.1.1.10,nw_dst=10.1.1.11,nw_ttl=64",
@@ -108,7 +132,7 @@ ways! {
 
     // Who has no address yet.
     "asks for an address": "in_port=s,udp,dl_src=0a:00:00:00:04:0a,dl_dst=ff:ff:ff:ff:ff:ff,nw_src=0.0.0.0,nw_dst=255.255.255.255,udp_src=68,udp_dst=67",
-        &[Ingress, SpoofGuard, Dispatch, Track, GatewayMac, Forward, Flood] => End::Port("t");
+        &[Ingress, SpoofGuard, Dispatch, Track, GatewayMac, Forward, Flood, SenderGuard, ReceiverGuard, Connection, SourceNat, Egress, SenderGuard, ReceiverGuard, Connection, SourceNat, Egress] => End::Port("t");
     "asks for a name from no address": "in_port=s,udp,dl_src=0a:00:00:00:04:0a,dl_dst=ff:ff:ff:ff:ff:ff,nw_src=0.0.0.0,nw_dst=255.255.255.255,udp_src=68,udp_dst=53", REFUSED => End::Dropped;
     "asks for an address where none is given": "in_port=a,udp,dl_src=0a:00:00:00:00:0a,dl_dst=ff:ff:ff:ff:ff:ff,nw_src=0.0.0.0,nw_dst=255.255.255.255,udp_src=68,udp_dst=67", REFUSED => End::Dropped;
 
@@ -131,9 +155,9 @@ ways! {
 
     // Too large, too old.
     "what may be too large for the tunnel": "in_port=b,tcp,dl_src=0a:00:00:00:00:0b,dl_dst=0e:6f:73:69:65:72,nw_src=10.1.1.11,nw_dst=10.1.2.10,nw_ttl=64",
-        &[Ingress, SpoofGuard, Dispatch, Track, GatewayMac, Route, Hop, SourceNat, Egress, TunnelOut, TunnelOut] => End::Measured, with ["le(tnl_push"];
+        &[Ingress, SpoofGuard, Dispatch, Track, GatewayMac, Route, Hop, SenderGuard, ReceiverGuard, Connection, SourceNat, Egress, TunnelOut, TunnelOut] => End::Measured, with ["le(tnl_push"];
     "what may be too large for the tunnel, IPv6": "in_port=b,tcp6,dl_src=0a:00:00:00:00:0b,dl_dst=0e:6f:73:69:65:72,ipv6_src=fd01:0:0:1::11,ipv6_dst=fd01:0:0:2::10,nw_ttl=64",
-        &[Ingress, SpoofGuard, Dispatch, Track, GatewayMac, Route, Hop, SourceNat, Egress, TunnelOut, TunnelOut] => End::Measured, with ["le(tnl_push"];
+        &[Ingress, SpoofGuard, Dispatch, Track, GatewayMac, Route, Hop, SenderGuard, ReceiverGuard, Connection, SourceNat, Egress, TunnelOut, TunnelOut] => End::Measured, with ["le(tnl_push"];
     "the same to the same node, which nobody measures": "in_port=b,tcp,dl_src=0a:00:00:00:00:0b,dl_dst=0e:6f:73:69:65:72,nw_src=10.1.1.11,nw_dst=10.1.1.10,nw_ttl=64", ROUTED => End::Port("a");
     "the last hop": "in_port=a,udp,dl_src=0a:00:00:00:00:0a,dl_dst=0e:6f:73:69:65:72,nw_src=10.1.1.10,nw_dst=10.1.2.10,nw_ttl=1",
         &[Ingress, SpoofGuard, Dispatch, Track, GatewayMac, Route, Hop] => End::Agent;
@@ -149,35 +173,35 @@ ways! {
     "red to a pod of the default network": "in_port=r,tcp,dl_src=0a:00:00:00:03:0a,dl_dst=0e:6f:73:69:65:72,nw_src=172.16.0.10,nw_dst=10.1.1.10,nw_ttl=64",
         &[Ingress, SpoofGuard, Dispatch, Track, GatewayMac, Route] => End::Dropped;
     "ping of a router": "in_port=r,icmp,dl_src=0a:00:00:00:03:0a,dl_dst=0e:6f:73:69:65:72,nw_src=172.16.0.10,nw_dst=172.16.0.1,icmp_type=8,nw_ttl=1",
-        &[Ingress, SpoofGuard, Dispatch, Track, GatewayMac, Route, Route, Hop, SourceNat, Egress] => End::Port("r"), with ["src=172.16.0.1,dst=172.16.0.10", "icmp(type=0"];
+        &[Ingress, SpoofGuard, Dispatch, Track, GatewayMac, Route, Route, Hop, SenderGuard, ReceiverGuard, Connection, SourceNat, Egress] => End::Port("r"), with ["src=172.16.0.1,dst=172.16.0.10", "icmp(type=0"];
     "ping of a router, IPv6": "in_port=r,icmp6,dl_src=0a:00:00:00:03:0a,dl_dst=0e:6f:73:69:65:72,ipv6_src=fd16::10,ipv6_dst=fd16::1,icmpv6_type=128,nw_ttl=64",
-        &[Ingress, SpoofGuard, Dispatch, Track, GatewayMac, Route, Route, Hop, SourceNat, Egress] => End::Port("r"), with ["src=fd16::1,dst=fd16::10", "icmpv6(type=129"];
+        &[Ingress, SpoofGuard, Dispatch, Track, GatewayMac, Route, Route, Hop, SenderGuard, ReceiverGuard, Connection, SourceNat, Egress] => End::Port("r"), with ["src=fd16::1,dst=fd16::10", "icmpv6(type=129"];
 
     // Between networks of a router, and a routed network's own router.
     "from a bridged network to a routed one": "in_port=r,tcp,dl_src=0a:00:00:00:03:0a,dl_dst=0e:6f:73:69:65:72,nw_src=172.16.0.10,nw_dst=172.18.0.10,nw_ttl=64", ROUTED => End::Port("g"), with ["src=0e:6f:73:69:65:72,dst=0a:00:00:00:05:0a", "ttl=63"];
     "and back, over the tunnel, IPv6": "in_port=g,tcp6,dl_src=0a:00:00:00:05:0a,dl_dst=0e:6f:73:69:65:72,ipv6_src=fd18::10,ipv6_dst=fd16::11,nw_ttl=64", ROUTED => End::Tunnel(300), with ["hlimit=63"];
     "ping of a router from a routed network": "in_port=g,icmp,dl_src=0a:00:00:00:05:0a,dl_dst=0e:6f:73:69:65:72,nw_src=172.18.0.10,nw_dst=172.18.0.1,icmp_type=8,nw_ttl=64",
-        &[Ingress, SpoofGuard, Dispatch, Track, GatewayMac, Route, Route, Hop, SourceNat, Egress] => End::Port("g"), with ["src=172.18.0.1,dst=172.18.0.10", "icmp(type=0"];
+        &[Ingress, SpoofGuard, Dispatch, Track, GatewayMac, Route, Route, Hop, SenderGuard, ReceiverGuard, Connection, SourceNat, Egress] => End::Port("g"), with ["src=172.18.0.1,dst=172.18.0.10", "icmp(type=0"];
     "ping of the same router's address elsewhere, IPv6": "in_port=g,icmp6,dl_src=0a:00:00:00:05:0a,dl_dst=0e:6f:73:69:65:72,ipv6_src=fd18::10,ipv6_dst=fd16::1,icmpv6_type=128,nw_ttl=64",
-        &[Ingress, SpoofGuard, Dispatch, Track, GatewayMac, Route, Route, Hop, SourceNat, Egress] => End::Port("g"), with ["src=fd16::1,dst=fd18::10", "icmpv6(type=129"];
+        &[Ingress, SpoofGuard, Dispatch, Track, GatewayMac, Route, Route, Hop, SenderGuard, ReceiverGuard, Connection, SourceNat, Egress] => End::Port("g"), with ["src=fd16::1,dst=fd18::10", "icmpv6(type=129"];
     "ARP for the router of a routed network": "in_port=g,arp,dl_src=0a:00:00:00:05:0a,dl_dst=ff:ff:ff:ff:ff:ff,arp_op=1,arp_spa=172.18.0.10,arp_tpa=172.18.0.1,arp_sha=0a:00:00:00:05:0a",
         &[Ingress, SpoofGuard, Dispatch, Arp, ArpResponder, Egress] => End::Port("g"), with ["sha=0e:6f:73:69:65:72"];
 
     // Limits.
     "from a pod with a limit, to the router's ping": "in_port=q,icmp,dl_src=0a:00:00:00:03:0c,dl_dst=0e:6f:73:69:65:72,nw_src=172.16.0.12,nw_dst=172.16.0.1,icmp_type=8,nw_ttl=64",
-        &[Ingress, SpoofGuard, Dispatch, Track, GatewayMac, Route, Route, Hop, SourceNat, Egress] => End::Port("q"), with ["meter("];
+        &[Ingress, SpoofGuard, Dispatch, Track, GatewayMac, Route, Route, Hop, SenderGuard, ReceiverGuard, Connection, SourceNat, Egress] => End::Port("q"), with ["meter("];
     "to a pod with a limit": "in_port=r,tcp,dl_src=0a:00:00:00:03:0a,dl_dst=0a:00:00:00:03:0c,nw_src=172.16.0.10,nw_dst=172.16.0.12,nw_ttl=64", BRIDGED => End::Port("q"), with ["meter("];
     "to a pod with a limit, by the router": "in_port=g,tcp6,dl_src=0a:00:00:00:05:0a,dl_dst=0e:6f:73:69:65:72,ipv6_src=fd18::10,ipv6_dst=fd16::12,nw_ttl=64", ROUTED => End::Port("q"), with ["meter("];
     "what may be too large, inside of a network": "in_port=q,tcp,dl_src=0a:00:00:00:03:0c,dl_dst=0a:00:00:00:03:0b,nw_src=172.16.0.12,nw_dst=172.16.0.11,nw_ttl=64",
-        &[Ingress, SpoofGuard, Dispatch, Track, GatewayMac, Forward, Egress, TunnelOut, TunnelOut] => End::Measured, with ["le(tnl_push", "meter("];
+        &[Ingress, SpoofGuard, Dispatch, Track, GatewayMac, Forward, SenderGuard, ReceiverGuard, Connection, SourceNat, Egress, TunnelOut, TunnelOut] => End::Measured, with ["le(tnl_push", "meter("];
 
     // To all of a network.
     "broadcast to neighbours here and there": "in_port=r,udp,dl_src=0a:00:00:00:03:0a,dl_dst=ff:ff:ff:ff:ff:ff,nw_src=172.16.0.10,nw_dst=255.255.255.255",
-        &[Ingress, SpoofGuard, Dispatch, Track, GatewayMac, Forward, Flood] => End::Ports(&["q", "uplink"]), with ["meter(", "vni=0x12c"];
+        &[Ingress, SpoofGuard, Dispatch, Track, GatewayMac, Forward, Flood, SenderGuard, ReceiverGuard, Connection, SourceNat, Egress, SenderGuard, ReceiverGuard, Connection, SourceNat, Egress, SenderGuard, ReceiverGuard, Connection, SourceNat, Egress] => End::Ports(&["q", "uplink"]), with ["meter(", "vni=0x12c"];
     "broadcast to a neighbour on this node": "in_port=s,udp,dl_src=0a:00:00:00:04:0a,dl_dst=ff:ff:ff:ff:ff:ff,nw_src=172.16.0.10,nw_dst=255.255.255.255",
-        &[Ingress, SpoofGuard, Dispatch, Track, GatewayMac, Forward, Flood] => End::Port("t"), with ["meter("];
+        &[Ingress, SpoofGuard, Dispatch, Track, GatewayMac, Forward, Flood, SenderGuard, ReceiverGuard, Connection, SourceNat, Egress, SenderGuard, ReceiverGuard, Connection, SourceNat, Egress] => End::Port("t"), with ["meter("];
     "multicast from the tunnel": "in_port=osier-tun,tun_src=198.51.100.2,tun_dst=198.51.100.1,tun_id=400,udp,dl_src=0a:00:00:00:04:77,dl_dst=01:00:5e:00:00:fb,nw_src=172.16.0.77,nw_dst=224.0.0.251",
-        &[Ingress, TunnelIn, Track, GatewayMac, Forward, Flood] => End::Ports(&["s", "t"]);
+        &[Ingress, TunnelIn, Track, GatewayMac, Forward, Flood, SenderGuard, ReceiverGuard, Connection, SourceNat, Egress, SenderGuard, ReceiverGuard, Connection, SourceNat, Egress] => End::Ports(&["s", "t"]);
     "broadcast on the default network, which has none": "in_port=a,udp,dl_src=0a:00:00:00:00:0a,dl_dst=ff:ff:ff:ff:ff:ff,nw_src=10.1.1.10,nw_dst=255.255.255.255",
         &[Ingress, SpoofGuard, Dispatch, Track, GatewayMac, Forward, Flood] => End::Dropped;
 }

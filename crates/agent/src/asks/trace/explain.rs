@@ -3,9 +3,10 @@
 use super::parse::{Output, Step, Walk, number};
 use crate::desired::PodPort;
 use osier_compiler::pipeline::Table;
-use osier_compiler::{Compiler, Owner, Question};
+use osier_compiler::{Article, Compiler, Owner, Question};
 use osier_fleet::ask::{Outcome, Packet, TraceStep, Traced, Transit, chosen};
-use osier_model::{Key, View};
+use osier_model::{Direction, Identity, Key, View};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// Numbers of the ports that are no pod's.
@@ -27,7 +28,8 @@ pub(super) fn explain(
     if walk.steps.is_empty() {
         return Err(format!("the switch's trace cannot be read: {raw}"));
     }
-    let told = |step: &Step| told(compiler.view(), step, owner(compiler, step));
+    let owner = |step: &Step| owner(compiler, step).map(|owner| called(compiler, &owner));
+    let told = |step: &Step| told(compiler.view(), step, owner(step));
     let steps: Vec<TraceStep> = walk.steps.iter().map(told).collect();
     let packet = at_the_end(sent, walk);
     let outcome = outcome(compiler, living, fixed, walk, &packet);
@@ -47,18 +49,23 @@ fn owner(compiler: &Compiler, step: &Step) -> Option<Owner> {
     compiler.owner_of(step.cookie)
 }
 
-fn told(view: &View, step: &Step, owner: Option<Owner>) -> TraceStep {
+/// Whose flow it is; of a rule, in which policies it stands.
+fn called(compiler: &Compiler, owner: &Owner) -> String {
+    match owner {
+        Owner::Article(Article::Rule(rule)) => {
+            let rules: Vec<String> = compiler.rules(*rule).map(ToString::to_string).collect();
+            format!("policy {}", rules.join(", "))
+        }
+        owner => owner.to_string(),
+    }
+}
+
+fn told(view: &View, step: &Step, owner: Option<String>) -> TraceStep {
     let mut notes: Vec<String> =
         step.actions.iter().filter_map(|action| in_words(view, action)).collect();
     notes.dedup();
     notes.extend(passed(step).filter(|_| notes.is_empty()).map(str::to_owned));
-    TraceStep {
-        table: step.table,
-        name: name(step.table),
-        flow: step.flow.clone(),
-        owner: owner.map(|owner| owner.to_string()),
-        notes,
-    }
+    TraceStep { table: step.table, name: name(step.table), flow: step.flow.clone(), owner, notes }
 }
 
 /// What it means that a packet went on from a table, if nothing was done to it there.
@@ -91,20 +98,10 @@ const STEERING: [&str; 8] =
 fn in_words(view: &View, action: &str) -> Option<String> {
     let set = action.strip_prefix("set_field:").and_then(|set| set.split_once("->"));
     Some(match (set, action) {
-        (Some((value, "tun_dst" | "tun_ipv6_dst")), _) => {
-            let node = view.nodes().values().find(|node| node.tunnel.to_string() == value);
-            match node {
-                Some(node) => format!("to node {} ({value})", node.name),
-                None => format!("to {value}"),
-            }
-        }
-        (Some((value, "tun_id")), _) => {
-            let vni = number(value)?;
-            let network = view.networks().values().find(|network| network.vni.get() == vni);
-            match network {
-                Some(network) => format!("in network {}", network.name),
-                None => format!("in network {vni}"),
-            }
+        (Some((value, "reg15")), _) => to_node(view, IpAddr::from(number(value)?.to_be_bytes()))?,
+        (Some((value, "xxreg2")), _) => {
+            let bits = u128::from_str_radix(value.trim_start_matches("0x"), 16).ok()?;
+            to_node(view, IpAddr::from(bits.to_be_bytes()))?
         }
         (Some((value, "eth_src")), _) => format!("from {value}"),
         (Some((value, "eth_dst")), _) => format!("to {value}"),
@@ -120,6 +117,15 @@ fn in_words(view: &View, action: &str) -> Option<String> {
         (None, out) if out.starts_with("output:") => "out".to_owned(),
         _ => action.to_owned(),
     })
+}
+
+/// Where a tunnel leads; nothing if it is of the other family.
+fn to_node(view: &View, tunnel: IpAddr) -> Option<String> {
+    let node = view.nodes().values().find(|node| node.tunnel == tunnel);
+    match node {
+        Some(node) => Some(format!("to node {} ({tunnel})", node.name)),
+        None => (!tunnel.is_unspecified()).then(|| format!("to {tunnel}")),
+    }
 }
 
 /// The packet as it leaves: what flows rewrote of it.
@@ -154,6 +160,11 @@ fn outcome(
     };
     match walk.outputs.as_slice() {
         [] => match walk.questions.first() {
+            Some(question)
+                if matches!(Question::decode(question), Some(Question::Denied { .. })) =>
+            {
+                dropped(compiler, walk, packet)
+            }
             Some(question) => Outcome::Agent { why: asked(question) },
             None => dropped(compiler, walk, packet),
         },
@@ -177,7 +188,7 @@ fn outcome(
 }
 
 fn transit(view: &View, output: &Output, walk: &Walk) -> Transit {
-    let unknown = std::net::IpAddr::from([0; 4]);
+    let unknown = IpAddr::from([0; 4]);
     let target = output.tunnel_target.unwrap_or(unknown);
     let own = view.nodes().get(view.node());
     let node = view.nodes().values().find(|node| node.tunnel == target);
@@ -197,6 +208,7 @@ fn asked(question: &[u8]) -> String {
         }
         Some(Question::Expired) => "it has no hop left: its sender is told so".to_owned(),
         Some(Question::Reject) => "nobody answers at the Service: it is refused".to_owned(),
+        Some(Question::Denied { .. }) => "policies did not grant it: it is logged".to_owned(),
         Some(Question::Neighbour) => "it asks for the router, which answers".to_owned(),
         None => "a controller is asked".to_owned(),
     }
@@ -211,7 +223,7 @@ fn dropped(compiler: &Compiler, walk: &Walk, packet: &Packet) -> Outcome {
     Outcome::Dropped {
         table: last.table,
         name: name(last.table),
-        owner: owner.map(|owner| owner.to_string()),
+        owner: owner.map(|owner| called(compiler, &owner)),
         reason,
     }
 }
@@ -258,12 +270,41 @@ fn decided(
                 None => "unknown destination: nobody in its network is to have it".to_owned(),
             }
         }
+        (Some(Table::EgressPolicy), _) => denied(compiler, walk, Direction::Egress),
+        (Some(Table::IngressPolicy), _) => denied(compiler, walk, Direction::Ingress),
+        (Some(Table::Known), _) => "it belongs to no connection that is known".to_owned(),
+        (Some(Table::Connection), _) => {
+            "policies are about its receiver, and they can judge only IP".to_owned()
+        }
         (Some(Table::Hop), _) => "no hop is left to it: its time to live is over".to_owned(),
         (Some(Table::Egress | Table::TunnelOut), _) => {
             "no way out: the port that it should leave by is not on this switch".to_owned()
         }
         (Some(table), _) => format!("no flow of table {} lets it go on", table.name()),
         (None, _) => "a flow that is not Osier's ends it".to_owned(),
+    }
+}
+
+/// Which policies are about it, and grant it not.
+fn denied(compiler: &Compiler, walk: &Walk, direction: Direction) -> String {
+    let (side, register) = match direction {
+        Direction::Egress => ("sender", "reg5"),
+        Direction::Ingress => ("receiver", "reg6"),
+    };
+    let identity = Identity(walk.last.get(register).and_then(|id| number(id)).unwrap_or_default());
+    if identity == Identity::QUARANTINED {
+        return format!("denied: the labels of its {side} are not known yet");
+    }
+    let view = compiler.view();
+    let selects = |id| view.selections().get(id).is_some_and(|s| s.members.contains(&identity));
+    let about = view
+        .policies()
+        .values()
+        .filter(|policy| policy.rules(direction).is_some() && selects(&policy.subjects));
+    let names: Vec<&str> = about.map(|policy| policy.name.as_str()).collect();
+    match names.as_slice() {
+        [] => format!("denied: no {direction} rule that this node knows grants it to its {side}"),
+        names => format!("denied: no {direction} rule of policy {} grants it", names.join(", ")),
     }
 }
 

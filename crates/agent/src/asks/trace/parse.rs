@@ -124,6 +124,18 @@ fn note(walk: &mut Walk, tunnel: &mut Output, action: &str) {
             _ => {}
         }
     }
+    if let Some((field, value)) =
+        action.strip_prefix("-> ").and_then(|remark| remark.split_once(" is now "))
+    {
+        let address = value.parse::<IpAddr>().ok().filter(|address| !address.is_unspecified());
+        match field.split('[').next().unwrap_or(field) {
+            "NXM_NX_TUN_IPV4_DST" | "NXM_NX_TUN_IPV6_DST" => {
+                tunnel.tunnel_target = address.or(tunnel.tunnel_target);
+            }
+            "NXM_NX_TUN_ID" => tunnel.tunnel_id = number(value),
+            _ => {}
+        }
+    }
     let port = action.strip_prefix("output:").or(action.strip_prefix("-> output port is "));
     if let Some(ofport) = port.and_then(|port| port.parse().ok())
         && walk.outputs.len() < MAX_OUTPUTS
