@@ -197,7 +197,7 @@ fn matching(rule: &Rule, clause: Clause) -> Vec<Rule> {
         Clause::Target(identity) => vec![rule.clone().when(Register::TARGET, identity.0)],
         Clause::SourceIn(prefix) => vec![rule.clone().sourced_in(prefix)],
         Clause::TargetIn(prefix) => vec![rule.clone().destined(prefix)],
-        Clause::Everything => families().collect(),
+        Clause::Family { ipv6 } => vec![rule.clone().family(ipv6)],
         Clause::Port { transport, value, mask } => {
             let (protocol, _, port) = fields(transport);
             let of_transport = families().map(|rule| rule.eq(Field::IP_PROTO, protocol));

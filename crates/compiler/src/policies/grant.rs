@@ -41,8 +41,12 @@ pub enum Clause {
         /// Which bits.
         mask: u16,
     },
-    /// Whatever it is.
-    Everything,
+    /// Whatever it is, of IPv6 or of IPv4. A prefix without length is this, too: no two clauses match
+    /// the same.
+    Family {
+        /// Of which.
+        ipv6: bool,
+    },
 }
 
 /// Selections, by what they are called.
@@ -73,13 +77,27 @@ impl Grant {
         if peers.as_ref().is_some_and(BTreeSet::is_empty) {
             return BTreeSet::new();
         }
-        let grant = |of, ports| Self { direction, subjects, peers: peers.clone(), of, ports };
-        let Some(ports) = &rule.ports else { return BTreeSet::from([grant(None, None)]) };
+        let grant = |peers, of, ports| Self { direction, subjects, peers, of, ports };
+        let Some(ports) = &rule.ports else { return BTreeSet::from([grant(peers, None, None)]) };
         let mut by_receiver: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
         for port in ports {
             by_receiver.entry(port.of).or_default().insert((port.transport, port.range));
         }
-        by_receiver.into_iter().map(|(of, ports)| grant(of, Some(ports))).collect()
+        let mut grants = BTreeSet::new();
+        for (of, ports) in by_receiver {
+            match &peers {
+                // Receivers by name and by address are parts of their own, those by identity one.
+                Some(peers) if of.is_some() && direction == Direction::Egress => {
+                    let is_block = |peer: &Peer| matches!(peer, Peer::Block(_));
+                    let (blocks, others): (BTreeSet<_>, BTreeSet<_>) =
+                        peers.iter().cloned().partition(is_block);
+                    let split = [blocks, others].into_iter().filter(|peers| !peers.is_empty());
+                    grants.extend(split.map(|peers| grant(Some(peers), of, Some(ports.clone()))));
+                }
+                peers => drop(grants.insert(grant(peers.clone(), of, Some(ports)))),
+            }
+        }
+        grants
     }
 
     /// The selections that it depends on.
@@ -91,16 +109,39 @@ impl Grant {
         [self.subjects].into_iter().chain(self.of).chain(peers).collect()
     }
 
+    /// A flow must not count for two parts of one rule: Open vSwitch knows no rule that has more parts
+    /// than a packet matches flows. So what matches receivers by identity is one part.
     fn dimensions(&self) -> Vec<Dimension<'_>> {
         let mut dimensions = vec![Dimension::Subjects];
         dimensions.extend(self.peers.as_ref().map(Dimension::Peers));
-        dimensions.extend(self.of.map(Dimension::Of));
+        dimensions.extend(self.of.filter(|_| self.names_receivers_apart()).map(Dimension::Of));
         dimensions.extend(self.ports.as_ref().map(Dimension::Ports));
         if dimensions.len() == 1 {
             // A conjunction has two parts at least.
             dimensions.push(Dimension::Everything);
         }
         dimensions
+    }
+
+    /// Whether who has a port by its name is a part of its own.
+    fn names_receivers_apart(&self) -> bool {
+        let by_identity = self
+            .peers
+            .as_ref()
+            .is_some_and(|peers| peers.iter().any(|peer| matches!(peer, Peer::Selection(_))));
+        self.direction == Direction::Egress && !by_identity
+    }
+
+    /// Whether an identity that the receiver has in another part is one that has the port.
+    fn has_port(&self, identity: Identity, selections: &Selections) -> bool {
+        self.of.filter(|_| !self.names_receivers_apart()).is_none_or(|of| {
+            selections.get(&of).is_some_and(|selection| selection.members.contains(&identity))
+        })
+    }
+
+    /// Whether a clause matches a receiver by an identity that does not have the port.
+    fn lacks_port(&self, clause: Clause, selections: &Selections) -> bool {
+        matches!(clause, Clause::Target(identity) if !self.has_port(identity, selections))
     }
 
     /// How many parts it has.
@@ -112,8 +153,9 @@ impl Grant {
     pub(crate) fn clauses(&self, selections: &Selections) -> BTreeSet<(Clause, u8)> {
         let mut clauses = BTreeSet::new();
         for (dimension, part) in self.dimensions().into_iter().zip(1..) {
-            let all = self.clauses_of(dimension, selections);
-            clauses.extend(all.into_iter().map(|clause| (clause, part)));
+            let all = self.clauses_of(dimension, selections).into_iter();
+            let all = all.filter(|clause| !self.lacks_port(*clause, selections));
+            clauses.extend(all.map(|clause| (clause, part)));
         }
         clauses
     }
@@ -139,7 +181,9 @@ impl Grant {
                 }
                 _ => continue,
             };
-            parts.insert((clause, part));
+            if !self.lacks_port(clause, selections) {
+                parts.insert((clause, part));
+            }
         }
         parts
     }
@@ -177,7 +221,9 @@ impl Grant {
                     masks.into_iter().map(port)
                 })
                 .collect(),
-            Dimension::Everything => vec![Clause::Everything],
+            Dimension::Everything => {
+                [false, true].into_iter().map(|ipv6| Clause::Family { ipv6 }).collect()
+            }
         }
     }
 
@@ -197,6 +243,7 @@ impl Grant {
 
     fn prefix(&self, prefix: IpNet) -> Clause {
         match self.direction {
+            _ if prefix.prefix_len() == 0 => Clause::Family { ipv6: prefix.addr().is_ipv6() },
             Direction::Ingress => Clause::SourceIn(prefix),
             Direction::Egress => Clause::TargetIn(prefix),
         }
@@ -261,7 +308,7 @@ impl std::fmt::Display for Clause {
                 let transport = format!("{transport:?}").to_lowercase();
                 write!(f, "to {transport} {value}/{mask:#x}")
             }
-            Self::Everything => f.write_str("everything"),
+            Self::Family { ipv6 } => f.write_str(if *ipv6 { "IPv6" } else { "IPv4" }),
         }
     }
 }
