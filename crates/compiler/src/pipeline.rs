@@ -118,6 +118,9 @@ impl Table {
     }
 }
 
+/// The tables in which rules of policies are.
+pub const POLICIES: [Table; 2] = [Table::EgressPolicy, Table::IngressPolicy];
+
 /// The names of all tables, for text.
 pub fn table_names() -> TableNames {
     Table::ALL.iter().map(|t| (t.number(), t.name())).collect()

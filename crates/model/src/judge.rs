@@ -81,6 +81,15 @@ impl Law<'_> {
         Judgement { egress: judge(Direction::Egress), ingress: judge(Direction::Ingress) }
     }
 
+    /// Policies that are about an identity, in a direction.
+    pub fn about(&self, identity: Identity, direction: Direction) -> impl Iterator<Item = &Policy> {
+        self.policies.values().filter(move |policy| {
+            let subjects = self.selections.get(&policy.subjects);
+            policy.rules(direction).is_some()
+                && subjects.is_some_and(|subjects| subjects.members.contains(&identity))
+        })
+    }
+
     fn judge_side(&self, talk: &Talk, direction: Direction) -> Verdict {
         let (subject, peer) = match direction {
             Direction::Ingress => (talk.to, talk.from),

@@ -1,10 +1,11 @@
 //! The task that listens for questions and sends answers, over a session of its own: a flood of
 //! questions never stands in the way of flows.
 
+use super::denied::Denials;
 use super::reply;
 use crate::Chain;
 use crate::switch::Switch;
-use osier_compiler::CONTROLLER_ID;
+use osier_compiler::{CONTROLLER_ID, Compiler};
 use osier_openflow::action::PacketInReason;
 use osier_openflow::message::{AsyncConfig, AsyncMasks, Message, PacketInFormat, SwitchConfig};
 use osier_openflow::session::{
@@ -67,9 +68,14 @@ async fn listen(session: &Session) -> Result<(), ListenError> {
 
 /// Answers until the session ends.
 async fn answer(session: &Session, mut events: Events, switch: &Switch) {
+    let mut denials = Denials::new();
     while let Some(event) = events.recv().await {
         let Message::PacketIn2(asked) = event.message else { continue };
-        let answer = switch.with_compiler(|compiler| reply(compiler, &asked)).await;
+        let look = |compiler: &Compiler| {
+            denials.log(compiler, &asked);
+            reply(compiler, &asked)
+        };
+        let answer = switch.with_compiler(look).await;
         debug!(userdata = ?asked.userdata, answered = answer.is_some(), "asked");
         if let Some(answer) = answer
             && session.send(&Message::PacketOut(answer)).await.is_err()

@@ -6,6 +6,7 @@
 mod capture;
 mod check;
 mod diagnostics;
+mod policies;
 pub mod trace;
 
 use crate::config::Config;
@@ -69,6 +70,8 @@ impl AgentAnswers {
                 let probes = self.0.probes.borrow().clone();
                 reply.send_json(&check::all(ports, &probes).await).await
             }
+            Ask::Hits => reply.send_json(&policies::hits(config, ports).await?).await,
+            Ask::Connections => reply.send_json(&policies::connections(config, ports).await?).await,
         };
         sent.map_err(|unwanted| unwanted.to_string())
     }

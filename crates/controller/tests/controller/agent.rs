@@ -172,6 +172,7 @@ impl Answers for Oracle {
                     };
                     reply.send_json(&[check]).await
                 }
+                Ask::Hits | Ask::Connections => reply.send_json(&[(); 0]).await,
             };
             sent.map_err(|error| error.to_string())
         })

@@ -5,10 +5,12 @@
 
 mod node;
 mod packet;
+mod policy;
 mod trace;
 
 pub use node::{Check, CheckResult, Diagnostics, PauseState};
 pub use packet::{Packet, Protocol};
+pub use policy::{Grounds, RuleHits, Side, TrackedConnection};
 pub use trace::{Outcome, TraceFrom, TraceRequest, TraceStep, Traced, Transit, chosen};
 
 use osier_model::PortKey;
@@ -30,6 +32,10 @@ pub enum Ask {
     Resume,
     /// How the machine is: a list of [`Check`].
     Check,
+    /// How often rules of policies granted something: a list of [`RuleHits`].
+    Hits,
+    /// What the switch tracks: a list of [`TrackedConnection`].
+    Connections,
 }
 
 /// Which packets, and how many.

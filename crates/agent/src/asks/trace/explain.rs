@@ -295,13 +295,8 @@ fn denied(compiler: &Compiler, walk: &Walk, direction: Direction) -> String {
     if identity == Identity::QUARANTINED {
         return format!("denied: the labels of its {side} are not known yet");
     }
-    let view = compiler.view();
-    let selects = |id| view.selections().get(id).is_some_and(|s| s.members.contains(&identity));
-    let about = view
-        .policies()
-        .values()
-        .filter(|policy| policy.rules(direction).is_some() && selects(&policy.subjects));
-    let names: Vec<&str> = about.map(|policy| policy.name.as_str()).collect();
+    let law = compiler.view().law();
+    let names: Vec<&str> = law.about(identity, direction).map(|p| p.name.as_str()).collect();
     match names.as_slice() {
         [] => format!("denied: no {direction} rule that this node knows grants it to its {side}"),
         names => format!("denied: no {direction} rule of policy {} grants it", names.join(", ")),
