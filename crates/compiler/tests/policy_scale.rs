@@ -29,11 +29,11 @@ fn selection(namespace: u16, app: u16) -> SelectionId {
 }
 
 /// To or from one app of the namespace, at a port.
-fn rule(namespace: u16, app: u16, port: u16) -> Option<Vec<PolicyRule>> {
+fn rule(namespace: u16, app: u16, port: u16) -> Vec<PolicyRule> {
     let range = Some(PortRange::one(port));
     let ports = Some(vec![RulePort { transport: Transport::Tcp, range, of: None }]);
     let peers = Some(vec![Peer::Selection(selection(namespace, app))]);
-    Some(vec![PolicyRule { peers, ports }])
+    vec![PolicyRule { peers, ports }]
 }
 
 fn law() -> Vec<Object> {
@@ -46,9 +46,9 @@ fn law() -> Vec<Object> {
             let name = format!("ns{namespace}:{way}-{app}").parse().unwrap();
             Object::Policy(Policy { name, subjects: id, ingress, egress })
         };
-        law.push(policy("in", rule(namespace, (app + 1) % APPS, 8000 + app), None));
+        law.push(policy("in", Some(rule(namespace, (app + 1) % APPS, 8000 + app)), None));
         let to = (app + 2) % APPS;
-        law.push(policy("out", None, rule(namespace, to, 8000 + to)));
+        law.push(policy("out", None, Some(rule(namespace, to, 8000 + to))));
     }
     law
 }
@@ -108,7 +108,8 @@ fn flows_are_a_sum_and_pods_elsewhere_cost_none() {
     let more: usize = unknown.iter().map(|compiled| compiled.plan.flows.len()).sum();
     assert!(more <= 14, "{more}");
     // A pod elsewhere is not told at all while its identity is known; told again, it changes nothing.
-    let again: Vec<Compiled> = law.iter().flat_map(|o| compiler.apply(put(o.clone())).unwrap()).collect();
+    let again: Vec<Compiled> =
+        law.iter().flat_map(|o| compiler.apply(put(o.clone())).unwrap()).collect();
     assert!(again.is_empty(), "{} owners", again.len());
     // All of it goes again.
     for object in law.iter().rev() {

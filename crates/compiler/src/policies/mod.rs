@@ -94,13 +94,17 @@ impl Policies {
         let policy = view.policies().get(name);
         let mut touched = BTreeSet::new();
         let before = self.said.remove(name);
-        if let Some(before) = &before {
-            self.epoch ^= hash(&format!("{:?}", before.policy));
-            self.count_isolating(&before.policy, view, false, &mut touched);
-        }
-        if let Some(policy) = policy {
+        let was = before.as_ref().map(|known| &known.policy);
+        for policy in was.into_iter().chain(policy) {
             self.epoch ^= hash(&format!("{policy:?}"));
-            self.count_isolating(policy, view, true, &mut touched);
+        }
+        let isolates = |p: &Policy| (p.subjects, p.ingress.is_some(), p.egress.is_some());
+        if was.map(isolates) != policy.map(isolates) {
+            for (policy, more) in
+                was.map(|p| (p, false)).into_iter().chain(policy.map(|p| (p, true)))
+            {
+                self.count_isolating(policy, view, more, &mut touched);
+            }
         }
         let known = policy.map(|policy| Known { policy: policy.clone(), grants: grants(policy) });
         let nothing = BTreeMap::new();
