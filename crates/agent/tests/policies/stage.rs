@@ -1,9 +1,10 @@
 //! The stage of these tests: two nodes with two pods each, and a machine outside. All pods answer.
 
 use crate::cluster::{Addressing, Cluster};
-use crate::lab::rewrite_view;
+use crate::lab::{PATIENCE, rewrite_view};
 use crate::talk::Echo;
-use osier_testbed::Netns;
+use osier_testbed::{Netns, wait_until};
+use std::cell::Cell;
 use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr};
 
@@ -16,6 +17,8 @@ pub(crate) struct Stage {
     guests: Vec<Guest>,
     pub(crate) outside: Guest,
     echoes: Vec<Echo>,
+    /// How often all nodes were told something.
+    told: Cell<u8>,
     pub(crate) cluster: Cluster,
 }
 
@@ -55,7 +58,7 @@ impl Stage {
         }
         let outside = Guest { name: "outside".to_owned(), netns, addresses, node: 0 };
         let echoes = vec![Echo::start("outside", &outside.netns, &outside.addresses)];
-        let mut stage = Self { guests: Vec::new(), outside, echoes, cluster };
+        let mut stage = Self { guests: Vec::new(), outside, echoes, told: Cell::new(0), cluster };
         for (node, name) in [(0, "web"), (0, "near"), (1, "far"), (1, "other")] {
             stage.add(node, name);
         }
@@ -79,11 +82,15 @@ impl Stage {
         self.cluster.fabric.nodes()[n].netns()
     }
 
-    /// All nodes are told who is what, and these policies with what they select. Of those whose
-    /// identity is not said, nothing is.
+    /// All nodes are told who is what, and these policies with what they select, and have it when this
+    /// returns. Of those whose identity is not said, nothing is.
     pub(crate) fn tell(&self, identities: &[(&str, u32)], law: &str) {
         let mut view = with_services(&self.cluster.addressing.view(NODES));
         view += law;
+        // A node that is nowhere: its flow comes with all that was told.
+        self.told.set(self.told.get() + 1);
+        let marker = format!("192.0.2.{}", self.told.get());
+        writeln!(view, "- {{ kind: node, name: marker, tunnel: {marker} }}").unwrap();
         for node in 0..usize::from(NODES) {
             let mut view = view.clone();
             for (name, identity) in identities {
@@ -94,6 +101,13 @@ impl Stage {
                 }
             }
             rewrite_view(&self.cluster.fabric.nodes()[node], &view);
+        }
+        for node in 0..usize::from(NODES) {
+            wait_until("the switch to have what was told", PATIENCE, || {
+                let flows = self.dump(node, 0);
+                if flows.contains(&format!("tun_src={marker},")) { Ok(()) } else { Err(flows) }
+            })
+            .unwrap();
         }
     }
 
