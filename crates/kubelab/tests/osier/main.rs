@@ -61,3 +61,9 @@ fn soak_of_a_node_that_comes_back_elsewhere() {
     world.step("a pause is remembered", people::pause);
     world.step("a node gets another address", faults::readdressed);
 }
+
+#[test]
+#[ignore = "minutes: run by `make soak`"]
+fn soak_of_completed_pods() {
+    World::new().step("more pods end than there are addresses", faults::completed);
+}
