@@ -9,8 +9,9 @@ use crate::render::paint::Paint;
 use crate::render::table;
 use anyhow::Context;
 use clap::Args;
-use osier_resource::{Document, Kind, Resource};
+use osier_resource::{Document, Kind, NetworkPolicySpec, Resource};
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::process::ExitCode;
 use time::OffsetDateTime;
@@ -111,29 +112,48 @@ async fn related(client: &Client, resource: &Resource) -> anyhow::Result<Related
             }
         }
         Resource::NetworkPolicy(Document { spec, .. }) => {
-            let namespace = name.split(':').next().unwrap_or_default();
-            let mut workloads = client.list(Kind::Workload, None).await?.items;
-            workloads.retain(|item| {
-                let labels = item.pointer("/metadata/labels").cloned().unwrap_or_default();
-                let labels = serde_json::from_value(labels).unwrap_or_default();
-                is_of(item, namespace) && spec.pod_selector.takes(&labels)
-            });
+            let workloads = workloads_under(client, name, spec).await?;
             add("Workloads that it is about", Kind::Workload, workloads);
         }
         Resource::Workload(Document { metadata, .. }) => {
-            let namespace = name.split(':').next().unwrap_or_default();
-            let policies = client.list(Kind::NetworkPolicy, None).await?.items.into_iter();
-            let is_about = |item: &Value| match Resource::from_value(item) {
-                Ok(Resource::NetworkPolicy(policy)) => {
-                    is_of(item, namespace) && policy.spec.pod_selector.takes(&metadata.labels)
-                }
-                _ => false,
-            };
-            let policies = policies.filter(is_about).collect();
+            let policies = policies_about(client, name, &metadata.labels).await?;
             add("Policies that are about it", Kind::NetworkPolicy, policies);
         }
     }
     Ok(related)
+}
+
+/// Workloads that a policy is about.
+async fn workloads_under(
+    client: &Client,
+    policy: &str,
+    spec: &NetworkPolicySpec,
+) -> anyhow::Result<Vec<Value>> {
+    let namespace = policy.split(':').next().unwrap_or_default();
+    let mut workloads = client.list(Kind::Workload, None).await?.items;
+    workloads.retain(|item| {
+        let labels = item.pointer("/metadata/labels").cloned().unwrap_or_default();
+        let labels = serde_json::from_value(labels).unwrap_or_default();
+        is_of(item, namespace) && spec.pod_selector.takes(&labels)
+    });
+    Ok(workloads)
+}
+
+/// Policies that are about a workload.
+async fn policies_about(
+    client: &Client,
+    workload: &str,
+    labels: &BTreeMap<String, String>,
+) -> anyhow::Result<Vec<Value>> {
+    let namespace = workload.split(':').next().unwrap_or_default();
+    let mut policies = client.list(Kind::NetworkPolicy, None).await?.items;
+    policies.retain(|item| match Resource::from_value(item) {
+        Ok(Resource::NetworkPolicy(policy)) => {
+            is_of(item, namespace) && policy.spec.pod_selector.takes(labels)
+        }
+        _ => false,
+    });
+    Ok(policies)
 }
 
 /// Whether something is of a namespace.
