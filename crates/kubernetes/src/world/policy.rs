@@ -95,7 +95,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn plan(spec: Value) -> (NetworkPolicySpec, Option<String>) {
+    fn plan(spec: &Value) -> (NetworkPolicySpec, Option<String>) {
         let object: PolicyObject = serde_json::from_value(
             json!({"metadata": {"name": "web", "namespace": "shop"}, "spec": spec}),
         )
@@ -118,7 +118,7 @@ mod tests {
                 {"ipBlock": {"cidr": "10.0.0.1/8", "except": ["10.1.0.0/16"]}}],
                 "ports": [{"protocol": "TCP", "port": "http"}, {"protocol": "UDP", "port": 53,
                     "endPort": 54}]}]});
-        let (read, why) = plan(spec);
+        let (read, why) = plan(&spec);
         assert_eq!(why, None);
         // Host bits are what the API server only warns of.
         let block = read.ingress[0].from[1].ip_block.as_ref().unwrap();
@@ -134,7 +134,7 @@ mod tests {
             json!({"podSelector": {"matchLabels": {"app": "web"}},
                 "egress": [{"ports": [{"port": 80, "endPort": 79}]}]}),
         ] {
-            let (read, why) = plan(spec);
+            let (read, why) = plan(&spec);
             assert!(why.is_some() && read.ingress.is_empty() && read.egress.is_empty());
             assert_eq!(read.policy_types.len(), 2);
             assert_eq!(read.pod_selector.to_string(), "app=web");
