@@ -24,9 +24,11 @@ use tracing::{debug, warn};
 
 /// What waits to be forgotten. Who finds no room waits.
 const QUEUE: usize = 1024;
-/// Within this the datapath has looked at all that it caches (`max-revalidator` of Open vSwitch is half a
-/// second), and how many ways are looked at again then.
-const REVALIDATED: Duration = Duration::from_secs(1);
+/// When the datapath has looked at all that it caches: within half a second (`max-revalidator` of Open
+/// vSwitch) if it has the time, later on a busy machine. How long after the time before a way is forgotten
+/// again, and how many are at most.
+const REVALIDATED: [Duration; 3] =
+    [Duration::from_secs(1), Duration::from_secs(4), Duration::from_secs(10)];
 const MOST_AGAIN: usize = 1 << 16;
 
 /// A way that connections may have taken.
@@ -147,11 +149,12 @@ enum Order {
 }
 
 /// Ways that are to be forgotten, and when. What the datapath has cached leads some more connections
-/// there until it has looked at it anew: so each is forgotten twice, unless it came back meanwhile.
+/// there until it has looked at it anew: so each is forgotten again, unless it came back meanwhile.
 #[derive(Debug, Default)]
 struct Pending {
     now: BTreeSet<Stale>,
-    again: BTreeMap<Stale, Instant>,
+    /// When, and which time that is.
+    again: BTreeMap<Stale, (Instant, usize)>,
 }
 
 // === impl Flusher ===
@@ -196,25 +199,28 @@ impl Pending {
             Order::Forget(way) => {
                 self.now.insert(way);
                 if self.again.len() < MOST_AGAIN {
-                    self.again.insert(way, at + REVALIDATED);
+                    self.again.insert(way, (at + REVALIDATED[0], 0));
                 }
             }
         }
     }
 
     fn due(&self) -> Option<Instant> {
-        self.again.values().min().copied()
+        self.again.values().map(|(due, _)| *due).min()
     }
 
     /// What is to be forgotten at this moment.
     fn ripe(&mut self, at: Instant) -> BTreeSet<Stale> {
         let mut ripe = std::mem::take(&mut self.now);
-        self.again.retain(|way, due| {
-            let waits = *due > at;
-            if !waits {
-                ripe.insert(*way);
+        self.again.retain(|way, (due, time)| {
+            if *due > at {
+                return true;
             }
-            waits
+            ripe.insert(*way);
+            *time += 1;
+            let wait = REVALIDATED.get(*time);
+            *due = at + wait.copied().unwrap_or_default();
+            wait.is_some()
         });
         ripe
     }
@@ -297,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_way_is_forgotten_twice_unless_it_comes_back() {
+    fn a_way_is_forgotten_some_times_unless_it_comes_back() {
         let ways = Stale::ways(&view("{ address: 10.0.0.1 }"), &"a".parse().unwrap());
         let ways: Vec<Stale> = ways.into_iter().collect();
         let (mut pending, start) = (Pending::default(), Instant::now());
@@ -305,8 +311,13 @@ mod tests {
         pending.take(Order::Forget(ways[1]), start);
         assert_eq!(pending.ripe(start), BTreeSet::from([ways[0], ways[1]]));
         pending.take(Order::Keep(ways[1]), start);
-        assert!(pending.ripe(start).is_empty() && pending.due() == Some(start + REVALIDATED));
-        assert_eq!(pending.ripe(start + REVALIDATED), BTreeSet::from([ways[0]]));
+        assert!(pending.ripe(start).is_empty());
+        let mut at = start;
+        for wait in REVALIDATED {
+            at += wait;
+            assert_eq!(pending.due(), Some(at));
+            assert_eq!(pending.ripe(at), BTreeSet::from([ways[0]]));
+        }
         assert_eq!(pending.due(), None);
     }
 
