@@ -206,8 +206,9 @@ impl Switch {
     }
 
     /// Waits until a port that was asked for, and whose wire is there, is attached: its number at
-    /// the switch. Who tells first is believed, the switch or its database; the switch knows of no
-    /// port that is not in the database.
+    /// the switch. Who tells first is believed, the switch or its database. The switch knows of no
+    /// port that is not in the database; but that may be somebody else's of the same name, until the
+    /// database has said that it is ours.
     pub async fn attached(&self, port: &PodPort, asked: Asked) -> Result<u16, SwitchError> {
         let Asked { rows, arrival } = asked;
         let recorded = async {
@@ -219,7 +220,11 @@ impl Switch {
             Ok::<_, SwitchError>(applied.ofport(&port.host))
         };
         let number = tokio::select! {
-            number = arrival => Some(i64::from(number.0)),
+            number = arrival => {
+                let ours = rows::Transaction::new().put(port.owner(), port.rows(&self.bridge));
+                self.rows.transaction(ours.wait(rows::Wait::Database)).await?.await?;
+                Some(i64::from(number.0))
+            }
             recorded = recorded => recorded?,
         };
         let number = number.and_then(|number| u16::try_from(number).ok());
