@@ -167,19 +167,31 @@ impl Policy {
         let object = format!("policy {}", self.name);
         for direction in [Direction::Ingress, Direction::Egress] {
             let rules = self.rules(direction).unwrap_or_default();
-            if rules.len() > Self::MAX_RULES {
-                let (found, max) = (rules.len() as u64, Self::MAX_RULES as u64);
-                let problem = Problem::Range { found, min: 0, max };
-                return Err(Invalid::new(object, direction.to_string(), problem));
-            }
-            for (i, rule) in rules.iter().enumerate() {
-                rule.check().map_err(|(field, problem)| {
-                    Invalid::new(&object, format!("{direction}[{i}].{field}"), problem)
-                })?;
-            }
+            check_rules(&object, direction, rules, Self::MAX_RULES, PolicyRule::check)?;
         }
         Ok(())
     }
+}
+
+/// Checks the rules of a direction, of which there may be so many.
+pub(crate) fn check_rules<R>(
+    object: &str,
+    direction: Direction,
+    rules: &[R],
+    most: usize,
+    check: impl Fn(&R) -> Result<(), (String, Problem)>,
+) -> Result<(), Invalid> {
+    if rules.len() > most {
+        let (found, max) = (rules.len() as u64, most as u64);
+        let problem = Problem::Range { found, min: 0, max };
+        return Err(Invalid::new(object, direction.to_string(), problem));
+    }
+    for (i, rule) in rules.iter().enumerate() {
+        check(rule).map_err(|(field, problem)| {
+            Invalid::new(object, format!("{direction}[{i}].{field}"), problem)
+        })?;
+    }
+    Ok(())
 }
 
 // === impl PolicyRule ===

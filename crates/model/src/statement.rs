@@ -5,7 +5,7 @@
 
 use crate::error::{Invalid, Problem};
 use crate::name::{DeviceName, NamespaceName, NodeName, PolicyName};
-use crate::policy::{Block, Direction, PortRange};
+use crate::policy::{Block, Direction, PortRange, check_rules};
 use crate::selector::{Labels, Selector};
 use crate::service::Transport;
 use serde::{Deserialize, Serialize};
@@ -221,29 +221,25 @@ impl StatedPolicy {
         }
         for direction in [Direction::Ingress, Direction::Egress] {
             let rules = self.rules(direction).unwrap_or_default();
-            if rules.len() > Self::MAX_RULES {
-                let (found, max) = (rules.len() as u64, Self::MAX_RULES as u64);
-                let problem = Problem::Range { found, min: 0, max };
-                return Err(Invalid::new(object, direction.to_string(), problem));
+            check_rules(&object, direction, rules, Self::MAX_RULES, StatedRule::check)?;
+        }
+        Ok(())
+    }
+}
+
+// === impl StatedRule ===
+
+impl StatedRule {
+    fn check(&self) -> Result<(), (String, Problem)> {
+        for (i, peer) in self.peers.iter().flatten().enumerate() {
+            if let StatedPeer::Block(block) = peer {
+                let fail = |(field, problem)| (format!("peers[{i}].{field}"), problem);
+                block.check().map_err(fail)?;
             }
-            for (i, rule) in rules.iter().enumerate() {
-                let fail = |field, problem| {
-                    Err(Invalid::new(&object, format!("{direction}[{i}].{field}"), problem))
-                };
-                for (j, peer) in rule.peers.iter().flatten().enumerate() {
-                    if let StatedPeer::Block(block) = peer
-                        && let Err((field, problem)) = block.check()
-                    {
-                        return fail(format!("peers[{j}].{field}"), problem);
-                    }
-                }
-                for (j, port) in rule.ports.iter().flatten().enumerate() {
-                    if let PortChoice::Numbers(range) = &port.port
-                        && let Err(problem) = range.check()
-                    {
-                        return fail(format!("ports[{j}]"), problem);
-                    }
-                }
+        }
+        for (i, port) in self.ports.iter().flatten().enumerate() {
+            if let PortChoice::Numbers(range) = &port.port {
+                range.check().map_err(|problem| (format!("ports[{i}]"), problem))?;
             }
         }
         Ok(())

@@ -1,26 +1,12 @@
 //! What policies let through and what not, and how often the datapath begins anew for it. The model
 //! is `tests/scenarios/policies`, seen from n1.
 
-use crate::services::ServiceWay;
-
-const NEW: &[&str] = &["trk,new", "trk,new"];
-
-macro_rules! ways {
-    ($($name:literal: $packet:literal, $states:expr, $recirculations:literal => $ends:expr;)*) => {
-        pub const POLICY_WAYS: &[ServiceWay] = &[$(ServiceWay {
-            name: $name,
-            packet: $packet,
-            states: $states,
-            ends: &$ends,
-            recirculations: $recirculations,
-        },)*];
-    };
-}
+use crate::services::{NEW, tracked_ways};
 
 /// The agent hears of it, and nobody else.
 const DENIED: &str = "controller_id=28531";
 
-ways! {
+tracked_ways! { POLICY_WAYS:
     // Between ports of this node.
     "shop to web, as both may": "in_port=b,tcp,dl_src=0a:00:00:00:00:0b,dl_dst=0e:6f:73:69:65:72,nw_src=10.1.1.11,nw_dst=10.1.1.10,tcp_dst=8082,nw_ttl=64", NEW, 1 => [",a"];
     "shop to web, IPv6": "in_port=b,tcp6,dl_src=0a:00:00:00:00:0b,dl_dst=0e:6f:73:69:65:72,ipv6_src=fd01:0:0:1::11,ipv6_dst=fd01:0:0:1::10,tcp_dst=8080,nw_ttl=64", NEW, 1 => [",a"];

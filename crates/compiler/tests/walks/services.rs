@@ -16,11 +16,11 @@ pub struct ServiceWay {
 /// and last is the group's, which remembers the connection, as where there is one endpoint.
 const HASHED: &str = "hash(l4(0)),recirc(";
 
-const NEW: &[&str] = &["trk,new", "trk,new"];
+pub(crate) const NEW: &[&str] = &["trk,new", "trk,new"];
 
-macro_rules! ways {
-    ($($name:literal: $packet:literal, $states:expr, $recirculations:literal => $ends:expr;)*) => {
-        pub const SERVICE_WAYS: &[ServiceWay] = &[$(ServiceWay {
+macro_rules! tracked_ways {
+    ($all:ident: $($name:literal: $packet:literal, $states:expr, $recirculations:literal => $ends:expr;)*) => {
+        pub const $all: &[$crate::services::ServiceWay] = &[$($crate::services::ServiceWay {
             name: $name,
             packet: $packet,
             states: $states,
@@ -29,8 +29,9 @@ macro_rules! ways {
         },)*];
     };
 }
+pub(crate) use tracked_ways;
 
-ways! {
+tracked_ways! { SERVICE_WAYS:
     "pod to a Service": "in_port=a,tcp,dl_src=0a:00:00:00:00:0a,dl_dst=0e:6f:73:69:65:72,nw_src=10.1.1.10,nw_dst=10.96.0.10,tcp_src=40000,tcp_dst=80,nw_ttl=64",
         NEW, 1 => [HASHED];
     "pod to a Service, IPv6": "in_port=a,udp6,dl_src=0a:00:00:00:00:0a,dl_dst=0e:6f:73:69:65:72,ipv6_src=fd01:0:0:1::10,ipv6_dst=fd96::10,udp_src=40000,udp_dst=53,nw_ttl=64",

@@ -155,6 +155,19 @@ impl Agent {
         self.view.lock().unwrap().as_ref().map(look)
     }
 
+    /// Waits until what it knows looks as expected.
+    pub(crate) fn eventually<T: PartialEq + std::fmt::Debug>(
+        &self,
+        what: &str,
+        look: impl Fn(&View) -> T,
+        expected: T,
+    ) {
+        until(what, || match self.knows(&look) {
+            Some(found) if found == expected => Ok(()),
+            found => Err(format!("{found:?} instead of {expected:?}")),
+        });
+    }
+
     /// How many objects it was sent so far.
     pub(crate) fn received(&self) -> u64 {
         self.client.state().borrow().received.objects

@@ -36,18 +36,6 @@ fn passes(view: &View, from: &str, to: &str, port: u16) -> Option<bool> {
     Some(view.law().judge(&talk).passes())
 }
 
-fn eventually<T: PartialEq + std::fmt::Debug>(
-    agent: &Agent,
-    what: &str,
-    look: impl Fn(&View) -> T,
-    expected: T,
-) {
-    until(what, || match agent.knows(&look) {
-        Some(found) if found == expected => Ok(()),
-        found => Err(format!("{found:?} instead of {expected:?}")),
-    });
-}
-
 #[test]
 fn policies_are_followed_and_numbers_stay() {
     let turn = turn();
@@ -62,24 +50,24 @@ fn policies_are_followed_and_numbers_stay() {
         let b = Agent::join(server, &[&controller], "b", "192.0.2.2").await;
         a.following(1).await;
         b.following(1).await;
-        eventually(&a, "an open pod", |v| passes(v, "client", "web", 8080), Some(true));
+        a.eventually("an open pod", |v| passes(v, "client", "web", 8080), Some(true));
         let web = json!({"podSelector": {"matchLabels": {"app": "web"}},
             "ingress": [{"from": [{"podSelector": {"matchLabels": {"app": "friend"}}}],
                 "ports": [{"port": "http"}]}]});
         policy(server, "web", &web);
-        eventually(&a, "a closed pod", |v| passes(v, "client", "web", 8080), Some(false));
-        eventually(&a, "a guard", |v| v.guards().len(), 1);
+        a.eventually("a closed pod", |v| passes(v, "client", "web", 8080), Some(false));
+        a.eventually("a guard", |v| v.guards().len(), 1);
         // Node b hears of the namespace that has policies, and of nothing that it has nobody for.
-        eventually(&b, "a guard", |v| (v.guards().len(), v.policies().len()), (1, 0));
+        b.eventually("a guard", |v| (v.guards().len(), v.policies().len()), (1, 0));
 
         let labels = json!({"metadata": {"labels": {"app": "friend"}}});
         server.send("PATCH", "/api/v1/namespaces/default/pods/client", &labels);
-        eventually(&a, "a friend", |v| passes(v, "client", "web", 8080), Some(true));
+        a.eventually("a friend", |v| passes(v, "client", "web", 8080), Some(true));
         assert_eq!(a.knows(|v| passes(v, "client", "web", 8081)), Some(Some(false)));
         // Another like it, elsewhere, is known to its node only.
         let before = a.received();
         pod(server, "client-2", Some("b"), json!({"app": "friend", "build": "2"}));
-        eventually(&b, "the other", |v| identity(v, "client-2").is_some(), true);
+        b.eventually("the other", |v| identity(v, "client-2").is_some(), true);
         assert_eq!(a.received(), before);
         let number = a.knows(|v| identity(v, "client")).flatten();
         assert!(number.is_some() && b.knows(|v| identity(v, "client-2")).flatten() == number);
@@ -96,16 +84,16 @@ fn policies_are_followed_and_numbers_stay() {
         let controller = Controller::start(server, 0).await;
         a.following(crate::election::holder(server).map_or(0, |(_, term)| term << 32)).await;
         pod(server, "late", Some("a"), json!({"app": "friend"}));
-        eventually(&a, "a late pod", |v| identity(v, "late"), number);
+        a.eventually("a late pod", |v| identity(v, "late"), number);
         assert_eq!(a.received() - received, 1, "the workload alone is new");
-        eventually(&b, "the same", |v| Some(known(v)), other);
+        b.eventually("the same", |v| Some(known(v)), other);
         assert_eq!(a.knows(known).map(|all| all.len()), one.map(|all| all.len() + 1));
 
         broken(server, &a);
         let gone = ["delete", "networkpolicies", "--all", "-n", "default"];
         server.kubectl(&gone).unwrap();
-        eventually(&a, "no policies", |v| (v.policies().len(), v.guards().len()), (0, 0));
-        eventually(&a, "nothing selected", |v| v.selections().len(), 0);
+        a.eventually("no policies", |v| (v.policies().len(), v.guards().len()), (0, 0));
+        a.eventually("nothing selected", |v| v.selections().len(), 0);
         controller.stop().await;
     });
 }
@@ -115,7 +103,7 @@ fn broken(server: &Server, a: &Agent) {
     let blocks = json!({"podSelector": {}, "policyTypes": ["Egress"],
         "egress": [{"to": [{"ipBlock": {"cidr": "198.51.100.7/24"}}]}]});
     policy(server, "blocks", &blocks);
-    eventually(a, "two policies", |v| v.policies().len(), 2);
+    a.eventually("two policies", |v| v.policies().len(), 2);
     policy(server, "idle", &json!({"podSelector": {"matchLabels": {"app": "nobody"}}}));
     until("an event", || {
         let all = events(server, "idle");

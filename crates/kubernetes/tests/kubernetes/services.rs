@@ -54,18 +54,6 @@ fn addresses(view: &View, service: &str) -> Option<Vec<String>> {
     Some(all.map(ToString::to_string).collect())
 }
 
-fn eventually<T: PartialEq + std::fmt::Debug>(
-    agent: &Agent,
-    what: &str,
-    look: impl Fn(&View) -> T,
-    expected: T,
-) {
-    until(what, || match agent.knows(&look) {
-        Some(found) if found == expected => Ok(()),
-        found => Err(format!("{found:?} instead of {expected:?}")),
-    });
-}
-
 fn clean(server: &Server) {
     let kinds = "services,endpointslices,servicecidrs";
     server.kubectl(&["delete", kinds, "-l", LABEL, "--wait=false"]).unwrap();
@@ -93,27 +81,24 @@ fn services_and_endpoints_are_followed() {
         let a = Agent::join(server, &[&controller], "a", "192.0.2.1").await;
         a.following(1).await;
         let strings = |all: &[&str]| all.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
-        eventually(
-            &a,
+        a.eventually(
             "the Service",
             |v| addresses(v, "web"),
             Some(strings(&["10.96.0.50", "198.51.100.1"])),
         );
-        eventually(&a, "its endpoint", |v| endpoints(v, "web"), strings(&["10.244.1.5"]));
-        eventually(
-            &a,
+        a.eventually("its endpoint", |v| endpoints(v, "web"), strings(&["10.244.1.5"]));
+        a.eventually(
             "the API server",
             |v| (addresses(v, "kubernetes"), endpoints(v, "kubernetes")),
             (Some(strings(&["10.96.0.1"])), strings(&["192.0.2.100"])),
         );
-        eventually(
-            &a,
+        a.eventually(
             "the prefix of Services",
             |v| v.fabric().services.clone(),
             vec!["10.96.0.0/24".parse().unwrap()],
         );
         let zone = |v: &View| v.nodes().values().find_map(|node| node.zone.clone());
-        eventually(&a, "the zone", zone, Some("east".to_owned()));
+        a.eventually("the zone", zone, Some("east".to_owned()));
         let local = |v: &View| {
             v.services().values().filter(|s| s.internal_traffic == Locality::Local).count()
         };
@@ -122,8 +107,7 @@ fn services_and_endpoints_are_followed() {
         changes(server, &a);
         conflict(server, &a);
         clean(server);
-        eventually(
-            &a,
+        a.eventually(
             "nothing of all that",
             |v| (known(v), v.endpoints().keys().filter(|name| is_ours(name)).count()),
             (1, 1),
@@ -152,22 +136,21 @@ fn changes(server: &Server, a: &Agent) {
         {"addresses": ["10.244.1.5"], "conditions": {"ready": false, "serving": true, "terminating": true}},
         {"addresses": ["10.244.1.7"], "nodeName": "a"}]),
     );
-    eventually(
-        a,
+    a.eventually(
         "both endpoints",
         |v| endpoints(v, "web"),
         strings(&["10.244.1.5 ends", "10.244.1.7"]),
     );
     assert_eq!(a.received() - before, 1, "one slice is one object");
-    eventually(a, "no endpoints without a Service", |v| endpoints(v, "late"), Vec::new());
+    a.eventually("no endpoints without a Service", |v| endpoints(v, "late"), Vec::new());
     service(server, "late", json!({"clusterIP": "10.96.0.51", "ports": [{"port": 80}]}));
-    eventually(a, "the late Service's", |v| endpoints(v, "late"), strings(&["10.244.1.6"]));
+    a.eventually("the late Service's", |v| endpoints(v, "late"), strings(&["10.244.1.6"]));
     // What has no address of its own, and what is another's, is nothing to us.
     service(server, "headless", json!({"clusterIP": "None", "ports": [{"port": 80}]}));
     service(server, "elsewhere", json!({"type": "ExternalName", "externalName": "example.com"}));
     let label = json!({"metadata": {"labels": {"service.kubernetes.io/service-proxy-name": "x"}}});
     server.send("PATCH", "/api/v1/namespaces/default/services/late", &label);
-    eventually(a, "the labelled one gone", |v| addresses(v, "late"), None);
+    a.eventually("the labelled one gone", |v| addresses(v, "late"), None);
     assert_eq!(a.knows(known), Some(2));
     let more = json!({"apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR",
         "metadata": {"name": "more", "labels": {"osier-test": "services"}},
@@ -187,7 +170,7 @@ fn conflict(server: &Server, a: &Agent) {
         "ports": [{"port": 80}]});
     service(server, "second", other);
     let inside = Some(vec!["10.96.0.60".to_owned()]);
-    eventually(a, "the second inside only", |v| addresses(v, "second"), inside);
+    a.eventually("the second inside only", |v| addresses(v, "second"), inside);
     until("an event", || {
         let all = events(server, "second");
         let said = |(reason, note): &(String, String)| {
@@ -198,5 +181,5 @@ fn conflict(server: &Server, a: &Agent) {
     });
     assert_eq!(a.knows(|v| addresses(v, "web").map(|all| all.len())), Some(Some(2)));
     slice(server, "second-1", "second", json!([{"addresses": ["10.244.1.9"]}]));
-    eventually(a, "its endpoints", |v| endpoints(v, "second"), vec!["10.244.1.9".to_owned()]);
+    a.eventually("its endpoints", |v| endpoints(v, "second"), vec!["10.244.1.9".to_owned()]);
 }
