@@ -1,8 +1,8 @@
 //! One batch of route netlink requests, sent at once, and its answers.
 
 use netlink_packet_core::{
-    DecodeError, NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage,
-    NetlinkPayload,
+    DecodeError, NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NetlinkDeserializable, NetlinkHeader,
+    NetlinkMessage, NetlinkPayload,
 };
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
@@ -89,6 +89,14 @@ impl Netlink {
         &self,
         requests: Vec<Request>,
     ) -> Result<Vec<RouteNetlinkMessage>, NetlinkError> {
+        self.ask(requests)
+    }
+
+    /// The same, and what it tells is taken for this.
+    pub(super) fn ask<T: NetlinkDeserializable>(
+        &self,
+        requests: Vec<Request>,
+    ) -> Result<Vec<T>, NetlinkError> {
         let mut bytes = Vec::new();
         let mut names = Vec::with_capacity(requests.len());
         for (number, request) in (1..).zip(requests) {
@@ -109,7 +117,7 @@ impl Netlink {
         self.answers(&names)
     }
 
-    fn answers(&self, names: &[String]) -> Result<Vec<RouteNetlinkMessage>, NetlinkError> {
+    fn answers<T: NetlinkDeserializable>(&self, names: &[String]) -> Result<Vec<T>, NetlinkError> {
         let (mut told, mut refused, mut pending) = (Vec::new(), None, names.len());
         let mut buffer = Vec::with_capacity(BUFFER);
         while pending > 0 {
@@ -117,8 +125,8 @@ impl Netlink {
             self.0.recv(&mut buffer, 0).map_err(NetlinkError::Socket)?;
             let mut rest = &buffer[..];
             while !rest.is_empty() {
-                let message = NetlinkMessage::<RouteNetlinkMessage>::deserialize(rest)
-                    .map_err(NetlinkError::Malformed)?;
+                let message =
+                    NetlinkMessage::<T>::deserialize(rest).map_err(NetlinkError::Malformed)?;
                 let length = usize::try_from(message.header.length).unwrap_or(usize::MAX);
                 match message.payload {
                     NetlinkPayload::InnerMessage(message) => told.push(message),

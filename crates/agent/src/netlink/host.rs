@@ -2,11 +2,11 @@
 
 use super::ethtool::Ethtool;
 use super::exchange::{Netlink, NetlinkError};
+use super::link::Link;
 use super::requests;
 use ipnet::IpNet;
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::address::AddressAttribute;
-use netlink_packet_route::link::{LinkAttribute, State};
 use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteProtocol};
 use osier_model::Mac;
 use std::net::IpAddr;
@@ -116,34 +116,21 @@ fn ip_of(address: &RouteAddress) -> Option<IpAddr> {
 
 /// The MTU of the interface that has an address. Blocks.
 pub fn mtu_of_address(address: IpAddr) -> Result<Option<u32>, NetlinkError> {
-    link_of_address(address, |attribute| match attribute {
-        LinkAttribute::Mtu(mtu) => Some(*mtu),
-        _ => None,
-    })
+    Ok(link_of_address(address)?.and_then(|link| link.mtu))
 }
 
 /// The name of the interface that has an address. Blocks.
 pub fn name_of_address(address: IpAddr) -> Result<Option<String>, NetlinkError> {
-    link_of_address(address, |attribute| match attribute {
-        LinkAttribute::IfName(name) => Some(name.clone()),
-        _ => None,
-    })
+    Ok(link_of_address(address)?.map(|link| link.name))
 }
 
-fn link_of_address<T>(
-    address: IpAddr,
-    wanted: impl Fn(&LinkAttribute) -> Option<T>,
-) -> Result<Option<T>, NetlinkError> {
+fn link_of_address(address: IpAddr) -> Result<Option<Link>, NetlinkError> {
     let netlink = Netlink::open()?;
     let Some((index, _)) = addresses(&netlink)?.into_iter().find(|(_, found)| *found == address)
     else {
         return Ok(None);
     };
-    let told = netlink.execute(vec![requests::get_link_by_index(index)])?;
-    Ok(told.iter().find_map(|message| match message {
-        RouteNetlinkMessage::NewLink(link) => link.attributes.iter().find_map(&wanted),
-        _ => None,
-    }))
+    Link::find(&netlink, requests::get_link_by_index(index))
 }
 
 /// All addresses with the numbers of their interfaces.
@@ -167,16 +154,8 @@ fn addresses(netlink: &Netlink) -> Result<Vec<(u32, IpAddr)>, NetlinkError> {
 
 /// The number of an interface in the namespace of the calling thread.
 pub(super) fn index_of(netlink: &Netlink, name: &str) -> Result<u32, NetlinkError> {
-    let missing = || NetlinkError::NoInterface(name.to_owned());
-    let told = match netlink.execute(vec![requests::get_link(name)]) {
-        Err(error) if error.is_missing() => return Err(missing()),
-        told => told?,
-    };
-    let index = told.iter().find_map(|message| match message {
-        RouteNetlinkMessage::NewLink(link) => Some(link.header.index),
-        _ => None,
-    });
-    index.ok_or_else(missing)
+    let found = Link::find(netlink, requests::get_link(name))?;
+    found.map(|link| link.index).ok_or_else(|| NetlinkError::NoInterface(name.to_owned()))
 }
 
 /// Waits until an interface that is up, and whose other end is, too, carries packets: the kernel
@@ -186,17 +165,14 @@ pub(super) fn wait_for_carrier(
     ethtool: &Ethtool,
     name: &str,
 ) -> Result<(), NetlinkError> {
-    let works = LinkAttribute::OperState(State::Up);
     let end = Instant::now() + CARRIER_PATIENCE;
     loop {
         // Asked for, it happens now; an older kernel does it when it gets to it.
         let _ = ethtool.carrier(name);
-        let told = netlink.execute(vec![requests::get_link(name)])?;
-        let up = told.iter().any(|message| {
-            matches!(message, RouteNetlinkMessage::NewLink(link) if link.attributes.contains(&works))
-        });
+        let link = Link::find(netlink, requests::get_link(name))?;
+        let link = link.ok_or_else(|| NetlinkError::NoInterface(name.to_owned()))?;
         // Behind that it is as good as it gets: there is no more to be done for it.
-        if up || Instant::now() >= end {
+        if link.works || Instant::now() >= end {
             return Ok(());
         }
         std::thread::sleep(CARRIER_PAUSE);
@@ -204,7 +180,8 @@ pub(super) fn wait_for_carrier(
 }
 
 /// Keeps the kernel from speaking on an interface that belongs to the switch: it would answer ARP
-/// for any address of the machine, and connections would go around the switch.
+/// for any address of the machine, and connections would go around the switch. One at a time, because
+/// of what [`is_sysctl`] says.
 pub(super) fn silence(interface: &str) -> Result<(), NetlinkError> {
     write_sysctl(&format!("net/ipv4/conf/{interface}/arp_ignore"), "1")?;
     match write_sysctl(&format!("net/ipv6/conf/{interface}/disable_ipv6"), "1") {
@@ -216,6 +193,13 @@ pub(super) fn silence(interface: &str) -> Result<(), NetlinkError> {
         }
         result => result,
     }
+}
+
+/// Whether a parameter of the kernel has a value. To look is cheap. Some of those of interfaces
+/// cannot be set while the kernel changes any interface of the machine: who writes them then does
+/// not wait, but tries without end, so pods that come together would keep processors from work.
+pub(super) fn is_sysctl(name: &str, value: &str) -> bool {
+    std::fs::read_to_string(format!("/proc/sys/{name}")).is_ok_and(|found| found.trim() == value)
 }
 
 /// Sets a parameter of the kernel in the namespace of the calling thread: `net/ipv4/ip_forward`.

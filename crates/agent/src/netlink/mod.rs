@@ -8,6 +8,7 @@
 mod ethtool;
 mod exchange;
 mod host;
+mod link;
 mod namespace;
 mod packets;
 mod pod;

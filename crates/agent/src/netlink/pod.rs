@@ -2,12 +2,12 @@
 
 use super::ethtool::Ethtool;
 use super::exchange::{Netlink, NetlinkError};
+use super::link::Link;
 use super::namespace::{Namespace, NamespaceError};
 use super::{host, requests};
 use ipnet::IpNet;
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::address::AddressAttribute;
-use netlink_packet_route::link::{LinkAttribute, LinkFlags};
 use osier_model::Mac;
 use std::net::IpAddr;
 
@@ -42,16 +42,14 @@ pub struct PodState {
     pub addresses: Vec<IpAddr>,
 }
 
-/// Makes the interface ready for use: when this is done, the pod can talk. The other end, `host` in
-/// our own namespace, is silenced before, and carries packets behind it.
+/// Makes the interface ready for use: when this is done, the pod can talk, and the other end, `host`
+/// in our own namespace, carries packets.
 pub async fn set_up_pod(
     namespace: &Namespace,
     host: String,
     interface: PodInterface,
 ) -> Result<Result<(), NetlinkError>, NamespaceError> {
-    let name = host.clone();
-    let outside = move || {
-        host::silence(&name)?;
+    let outside = || {
         // They stay in our own namespace.
         Ok((Netlink::open()?, Ethtool::open().map_err(NetlinkError::Socket)?))
     };
@@ -84,7 +82,10 @@ fn set_up(pod: &PodInterface) -> Result<(), NetlinkError> {
     }
     if pod.addresses.iter().any(|net| net.addr().is_ipv6()) {
         // Some runtimes switch it off in namespaces that they make.
-        host::write_sysctl(&format!("net/ipv6/conf/{name}/disable_ipv6"), "0")?;
+        let disabled = format!("net/ipv6/conf/{name}/disable_ipv6");
+        if !host::is_sysctl(&disabled, "0") {
+            host::write_sysctl(&disabled, "0")?;
+        }
     }
     let mut batch = vec![requests::set_link_up("lo", LOOPBACK), requests::set_link_up(name, index)];
     for net in &pod.addresses {
@@ -101,23 +102,12 @@ fn set_up(pod: &PodInterface) -> Result<(), NetlinkError> {
 
 fn state(name: &str) -> Result<PodState, NetlinkError> {
     let netlink = Netlink::open()?;
-    let told = match netlink.execute(vec![requests::get_link(name)]) {
-        Err(error) if error.is_missing() => return Err(NetlinkError::NoInterface(name.to_owned())),
-        told => told?,
-    };
-    let link = told.into_iter().find_map(|message| match message {
-        RouteNetlinkMessage::NewLink(link) => Some(link),
-        _ => None,
-    });
+    let link = Link::find(&netlink, requests::get_link(name))?;
     let link = link.ok_or_else(|| NetlinkError::NoInterface(name.to_owned()))?;
-    let mac = link.attributes.iter().find_map(|attribute| match attribute {
-        LinkAttribute::Address(bytes) => bytes.as_slice().try_into().ok().map(Mac),
-        _ => None,
-    });
     let mut addresses = Vec::new();
     for message in netlink.execute(vec![requests::dump_addresses()])? {
         let RouteNetlinkMessage::NewAddress(found) = message else { continue };
-        if found.header.index == link.header.index {
+        if found.header.index == link.index {
             addresses.extend(found.attributes.iter().find_map(|attribute| match attribute {
                 AddressAttribute::Address(address) => Some(*address),
                 _ => None,
@@ -125,6 +115,5 @@ fn state(name: &str) -> Result<PodState, NetlinkError> {
         }
     }
     // Without the lower layer the other end is down, or gone from the switch's namespace.
-    let up = link.header.flags.contains(LinkFlags::Up | LinkFlags::LowerUp);
-    Ok(PodState { mac, up, addresses })
+    Ok(PodState { mac: link.mac, up: link.up, addresses })
 }

@@ -5,7 +5,7 @@ use ipnet::IpNet;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REPLACE};
 use netlink_packet_route::address::{AddressAttribute, AddressFlags, AddressMessage, AddressScope};
 use netlink_packet_route::link::{
-    InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
+    InfoData, InfoKind, InfoVeth, LinkAttribute, LinkExtentMask, LinkFlags, LinkInfo, LinkMessage,
 };
 use netlink_packet_route::neighbour::{
     NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState,
@@ -22,6 +22,11 @@ use std::os::fd::RawFd;
 /// makes them, so there is no moment at which one of ours is not known as such.
 pub(super) const GROUP: u32 = 0x6f73;
 
+/// Queues of each end. By default the kernel makes one for each processor of the machine, each with
+/// files in sysfs, which is most of the time that it takes to make a pair. A veth hands its packets
+/// to the processor that sends them, whatever the queue, so more would only cost.
+const VETH_QUEUES: u32 = 1;
+
 fn family(address: IpAddr) -> AddressFamily {
     if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 }
 }
@@ -29,6 +34,7 @@ fn family(address: IpAddr) -> AddressFamily {
 pub(super) fn get_link(name: &str) -> Request {
     let mut message = LinkMessage::default();
     message.attributes.push(LinkAttribute::IfName(name.to_owned()));
+    message.attributes.push(without_counters());
     let message = RouteNetlinkMessage::GetLink(message);
     Request { what: format!("tell of interface {name}"), message, flags: 0 }
 }
@@ -36,8 +42,14 @@ pub(super) fn get_link(name: &str) -> Request {
 pub(super) fn get_link_by_index(index: u32) -> Request {
     let mut message = LinkMessage::default();
     message.header.index = index;
+    message.attributes.push(without_counters());
     let message = RouteNetlinkMessage::GetLink(message);
     Request { what: format!("tell of interface number {index}"), message, flags: 0 }
+}
+
+/// The counters of an interface are most of what the kernel tells of it.
+fn without_counters() -> LinkAttribute {
+    LinkAttribute::ExtMask(vec![LinkExtentMask::SkipStats])
 }
 
 pub(super) fn dump_addresses() -> Request {
@@ -67,6 +79,8 @@ pub(super) fn create_veth(
         LinkAttribute::Mtu(mtu.into()),
         LinkAttribute::Address(peer_mac.0.to_vec()),
         LinkAttribute::NetNsFd(namespace),
+        LinkAttribute::NumTxQueues(VETH_QUEUES),
+        LinkAttribute::NumRxQueues(VETH_QUEUES),
     ];
     let mut message = LinkMessage::default();
     message.header.flags = LinkFlags::Up | LinkFlags::Promisc;
@@ -75,6 +89,8 @@ pub(super) fn create_veth(
         LinkAttribute::IfName(name.to_owned()),
         LinkAttribute::Mtu(mtu.into()),
         LinkAttribute::Group(GROUP),
+        LinkAttribute::NumTxQueues(VETH_QUEUES),
+        LinkAttribute::NumRxQueues(VETH_QUEUES),
         LinkAttribute::LinkInfo(vec![
             LinkInfo::Kind(InfoKind::Veth),
             LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(peer))),

@@ -1,10 +1,10 @@
 //! The wire between a pod and the switch.
 
 use super::exchange::{Netlink, NetlinkError};
+use super::host;
+use super::link::Link;
 use super::namespace::Namespace;
 use super::requests::{self, GROUP};
-use netlink_packet_route::RouteNetlinkMessage;
-use netlink_packet_route::link::LinkAttribute;
 use osier_model::Mac;
 
 /// A pair of interfaces: one end at the switch, the other in a pod.
@@ -25,7 +25,7 @@ pub struct Veth {
 ///
 /// One request, because each change of an interface makes `ovs-vswitchd` look at all of its ports:
 /// the switch's end is up, and sees all packets, from the start. Nothing can pass before the pod's
-/// end is up, too, which is `set_up_pod`'s to do.
+/// end is up, too, which is `set_up_pod`'s to do; by then the kernel is silent on the switch's.
 ///
 /// A pair of ours that an agent left half made is replaced.
 pub fn create_veth(veth: &Veth, namespace: &Namespace) -> Result<(), NetlinkError> {
@@ -37,21 +37,16 @@ pub fn create_veth(veth: &Veth, namespace: &Namespace) -> Result<(), NetlinkErro
     match netlink.execute(vec![create()]) {
         Err(error) if error.is_exists() && is_ours(&netlink, &veth.host)? => {
             netlink.execute(vec![requests::delete_link(&veth.host)])?;
-            netlink.execute(vec![create()]).map(drop)
+            netlink.execute(vec![create()])?;
         }
-        result => result.map(drop),
+        result => drop(result?),
     }
+    host::silence(&veth.host)
 }
 
 fn is_ours(netlink: &Netlink, name: &str) -> Result<bool, NetlinkError> {
-    let told = match netlink.execute(vec![requests::get_link(name)]) {
-        Err(error) if error.is_missing() => return Ok(false),
-        told => told?,
-    };
-    let ours = |attribute: &LinkAttribute| matches!(attribute, LinkAttribute::Group(GROUP));
-    Ok(told.iter().any(|message| {
-        matches!(message, RouteNetlinkMessage::NewLink(link) if link.attributes.iter().any(ours))
-    }))
+    let found = Link::find(netlink, requests::get_link(name))?;
+    Ok(found.is_some_and(|link| link.group == GROUP))
 }
 
 /// Deletes an interface; one that is not there is deleted already. Blocks, up to 20 ms.
@@ -69,8 +64,5 @@ pub fn delete_own_link(name: &str) -> Result<(), NetlinkError> {
 
 /// Whether there is such an interface.
 pub fn link_exists(name: &str) -> Result<bool, NetlinkError> {
-    match Netlink::open()?.execute(vec![requests::get_link(name)]) {
-        Err(error) if error.is_missing() => Ok(false),
-        result => result.map(|_| true),
-    }
+    Ok(Link::find(&Netlink::open()?, requests::get_link(name))?.is_some())
 }
