@@ -5,6 +5,7 @@
 //! and share transactions and bundles with whoever asks at the same time.
 
 use crate::Chain;
+use crate::denied::DeniedLately;
 use crate::desired::{PREFIX, PodPort};
 use crate::services::{Flusher, Stale};
 use crate::view::{Said, Taken, ViewContent};
@@ -60,6 +61,7 @@ pub struct Switch {
     rows: RowReconciler,
     arrivals: Arrivals,
     flusher: Flusher,
+    denied: DeniedLately,
 }
 
 /// A port that was asked for.
@@ -104,7 +106,8 @@ impl Switch {
         let flows = FlowReconciler::start(dialer(), flow_ownership(), flows::Options::default());
         let arrivals = Arrivals::start(dialer());
         let flusher = Flusher::start(management);
-        Ok(Self { node, bridge: bridge.to_owned(), wanted, flows, rows, arrivals, flusher })
+        let (bridge, denied) = (bridge.to_owned(), DeniedLately::default());
+        Ok(Self { node, bridge, wanted, flows, rows, arrivals, flusher, denied })
     }
 
     /// Takes the ports that live, and makes the switch's flows so. What is so already is not
@@ -279,6 +282,11 @@ impl Switch {
     /// This node, if the view has it.
     pub async fn own_node(&self) -> Option<Node> {
         self.with_view(|view| view.nodes().get(&self.node).cloned()).await
+    }
+
+    /// What policies denied on it lately.
+    pub(crate) fn denied(&self) -> &DeniedLately {
+        &self.denied
     }
 
     /// How its flows are.

@@ -18,8 +18,9 @@
 
 use crate::pipeline::Table;
 use crate::plan::Rule;
+use crate::policies::RuleId;
 use crate::registers::Register;
-use osier_model::{Backend, Transport, Vni, VrfId};
+use osier_model::{Backend, Network, Transport, View, Vni, VrfId};
 use osier_openflow::action::{Action, Ct, Nat, NatKind, NatRange, SetField, Zone};
 use osier_openflow::field::Field;
 use osier_openflow::subfield::Subfield;
@@ -56,13 +57,30 @@ pub fn zone_of(vrf: VrfId) -> u16 {
     FIRST_ZONE + vrf.0 % (u16::MAX - FIRST_ZONE)
 }
 
+/// The zone of connections in a network.
+pub fn zone_in(view: &View, network: &Network) -> u16 {
+    match view.router_of(network) {
+        Some(router) => zone_of(router.vrf),
+        None => zone_of_network(network.vni),
+    }
+}
+
+/// The rules that granted a connection with such labels: at its sender, and at its receiver.
+pub fn granted_by(labels: u128) -> [RuleId; 2] {
+    [0, 32].map(|offset| {
+        let bits = labels >> offset & u128::from(u32::MAX);
+        RuleId(u32::try_from(bits).unwrap_or_default())
+    })
+}
+
 /// The fields of a transport: its number, and where its ports are.
 pub(crate) fn fields(transport: Transport) -> (u8, Field, Field) {
-    match transport {
-        Transport::Tcp => (6, Field::TCP_SRC, Field::TCP_DST),
-        Transport::Udp => (17, Field::UDP_SRC, Field::UDP_DST),
-        Transport::Sctp => (132, Field::SCTP_SRC, Field::SCTP_DST),
-    }
+    let (source, target) = match transport {
+        Transport::Tcp => (Field::TCP_SRC, Field::TCP_DST),
+        Transport::Udp => (Field::UDP_SRC, Field::UDP_DST),
+        Transport::Sctp => (Field::SCTP_SRC, Field::SCTP_DST),
+    };
+    (transport.number(), source, target)
 }
 
 /// Says what is known of the packet's connection, and goes on in a table.

@@ -11,6 +11,7 @@ pub mod config;
 mod controller;
 pub mod credentials;
 mod engine;
+mod flows;
 mod joins;
 mod metrics;
 mod nodes;

@@ -141,6 +141,15 @@ impl DeviceName {
     }
 }
 
+// === impl ServiceName ===
+
+impl ServiceName {
+    /// The namespace that it is of.
+    pub fn namespace(&self) -> Option<NamespaceName> {
+        namespace(&self.0)
+    }
+}
+
 // === impl PolicyName ===
 
 impl PolicyName {

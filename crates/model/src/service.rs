@@ -168,6 +168,17 @@ fn is_one(weight: &u16) -> bool {
 
 // === impl Transport ===
 
+impl Transport {
+    /// Its number in IP's header.
+    pub fn number(self) -> u8 {
+        match self {
+            Self::Tcp => 6,
+            Self::Udp => 17,
+            Self::Sctp => 132,
+        }
+    }
+}
+
 impl std::fmt::Display for Transport {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.pad(match self {

@@ -105,8 +105,8 @@ impl Resource {
         Ok(match self {
             Self::Fabric(Document { spec, .. }) => {
                 let (cluster, services) = (spec.cluster.clone(), spec.services.clone());
-                let tunnel = spec.tunnel;
-                Modelled::Fabric(Fabric { tunnel, cluster, services, ..Fabric::default() })
+                let (tunnel, policy) = (spec.tunnel, spec.policy);
+                Modelled::Fabric(Fabric { tunnel, cluster, services, policy })
             }
             Self::Pool(Document { spec, .. }) => Modelled::Pool(Pool {
                 name: name!(PoolName),

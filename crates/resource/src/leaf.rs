@@ -51,6 +51,18 @@ pub(crate) enum Tunnel {
 }
 
 #[derive(JsonSchema)]
+#[schemars(inline)]
+pub(crate) struct PolicyMode {
+    /// Connections that are there already are judged again when policies change, and cut if they may no
+    /// longer be. Kubernetes lets them live.
+    #[schemars(default)]
+    rejudge: bool,
+    /// Denied connections are logged by their nodes' agents, with names, and shown by `osier flows`.
+    #[schemars(default)]
+    log: bool,
+}
+
+#[derive(JsonSchema)]
 #[schemars(rename_all = "lowercase", inline)]
 pub(crate) enum Reach {
     /// By Ethernet address, with ARP, neighbour discovery, broadcast and multicast.

@@ -6,7 +6,8 @@
 use crate::leaf;
 use ipnet::IpNet;
 use osier_model::{
-    Limits, Mac, NetworkName, NodeName, PoolName, Reach, RouterName, Subnet, Tunnel, Vni, VrfId,
+    Limits, Mac, NetworkName, NodeName, PolicyMode, PoolName, Reach, RouterName, Subnet, Tunnel,
+    Vni, VrfId,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -28,6 +29,10 @@ pub struct FabricSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<leaf::Prefix>")]
     pub services: Vec<IpNet>,
+    /// How policies are applied.
+    #[serde(default, skip_serializing_if = "PolicyMode::is_default")]
+    #[schemars(with = "leaf::PolicyMode")]
+    pub policy: PolicyMode,
 }
 
 /// A machine with a switch.

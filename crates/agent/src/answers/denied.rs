@@ -1,10 +1,12 @@
 //! The log of what policies denied: who, to whom, and which policies are about it. So many lines in a
-//! second; the rest is counted.
+//! second; the rest is counted. All of it is remembered for a while, for who asks.
 
 use super::ip::IpPacket;
+use crate::denied::{Attempt, DeniedLately};
+use osier_compiler::conntrack::{zone_in, zone_of};
 use osier_compiler::registers::Register;
 use osier_compiler::{Compiler, Question};
-use osier_model::{Direction, Identity, View};
+use osier_model::{Direction, Identity, PolicyName, View, VrfId};
 use osier_openflow::message::PacketIn2;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -19,13 +21,14 @@ pub(super) struct Denials {
     since: Instant,
     said: u32,
     unsaid: u32,
+    lately: DeniedLately,
 }
 
 // === impl Denials ===
 
 impl Denials {
-    pub(super) fn new() -> Self {
-        Self { since: Instant::now(), said: 0, unsaid: 0 }
+    pub(super) fn new(lately: DeniedLately) -> Self {
+        Self { since: Instant::now(), said: 0, unsaid: 0, lately }
     }
 
     /// Logs a packet that was denied, if it is one.
@@ -33,9 +36,6 @@ impl Denials {
         let Some(Question::Denied { direction }) = Question::decode(&asked.userdata) else {
             return;
         };
-        if !self.may_say() {
-            return;
-        }
         let Some(packet) = IpPacket::parse(&asked.packet) else { return };
         let number = |register: Register| {
             let value = asked.metadata.get_u128(register.field()).map(|(value, _)| value);
@@ -47,7 +47,6 @@ impl Denials {
         };
         let view = compiler.view();
         let law = view.law();
-        let about: Vec<&str> = law.about(side, direction).map(|p| p.name.as_str()).collect();
         let (protocol, port) = match packet.payload {
             Some((protocol @ (6 | 17 | 132), [_, _, high, low, ..])) => {
                 (Some(protocol), Some(u16::from_be_bytes([*high, *low])))
@@ -55,6 +54,23 @@ impl Denials {
             Some((protocol, _)) => (Some(protocol), None),
             None => (None, None),
         };
+        let about = || law.about(side, direction).map(|policy| policy.name.clone()).collect();
+        self.lately.add(
+            Attempt {
+                zone: zone(view, number(Register::NETWORK), number(Register::VRF)),
+                protocol: protocol.unwrap_or_default(),
+                source: packet.source,
+                target: packet.destination,
+                port,
+                direction,
+            },
+            about,
+        );
+        if !self.may_say() {
+            return;
+        }
+        let policies: Vec<PolicyName> = about();
+        let policies: Vec<&str> = policies.iter().map(PolicyName::as_str).collect();
         info!(
             %direction,
             from = called(view, packet.source),
@@ -62,7 +78,7 @@ impl Denials {
             protocol,
             port,
             identity = number(Register::SOURCE),
-            policies = about.join(", "),
+            policies = policies.join(", "),
             "denied"
         );
     }
@@ -72,7 +88,7 @@ impl Denials {
             if self.unsaid > 0 {
                 info!(more = self.unsaid, "denied, and not logged");
             }
-            *self = Self::new();
+            *self = Self::new(self.lately.clone());
         }
         match self.said < RATE {
             true => self.said += 1,
@@ -80,6 +96,13 @@ impl Denials {
         }
         self.unsaid == 0
     }
+}
+
+/// Where a packet's connection would be tracked.
+fn zone(view: &View, vni: u32, vrf: u32) -> u16 {
+    let network = view.networks().values().find(|network| network.vni.get() == vni);
+    let vrf = VrfId(u16::try_from(vrf).unwrap_or_default());
+    network.map_or(zone_of(vrf), |network| zone_in(view, network))
 }
 
 /// A port of this node by its name, with its address; others by their address.
@@ -97,7 +120,7 @@ mod tests {
 
     #[test]
     fn no_more_is_said_than_a_log_can_bear() {
-        let mut denials = Denials::new();
+        let mut denials = Denials::new(DeniedLately::default());
         let said = (0..1000).filter(|_| denials.may_say()).count();
         assert_eq!(said, 20);
         assert_eq!(denials.unsaid, 980);

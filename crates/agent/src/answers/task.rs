@@ -68,7 +68,7 @@ async fn listen(session: &Session) -> Result<(), ListenError> {
 
 /// Answers until the session ends.
 async fn answer(session: &Session, mut events: Events, switch: &Switch) {
-    let mut denials = Denials::new();
+    let mut denials = Denials::new(switch.denied().clone());
     while let Some(event) = events.recv().await {
         let Message::PacketIn2(asked) = event.message else { continue };
         let look = |compiler: &Compiler| {

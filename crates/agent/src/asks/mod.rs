@@ -5,6 +5,7 @@
 
 mod capture;
 mod check;
+mod connections;
 mod diagnostics;
 mod policies;
 pub mod trace;
@@ -71,7 +72,10 @@ impl AgentAnswers {
                 reply.send_json(&check::all(ports, &probes).await).await
             }
             Ask::Hits => reply.send_json(&policies::hits(config, ports).await?).await,
-            Ask::Connections => reply.send_json(&policies::connections(config, ports).await?).await,
+            Ask::Connections(request) => {
+                let told = connections::connections(config, ports, &request).await?;
+                reply.send_json(&told).await
+            }
         };
         sent.map_err(|unwanted| unwanted.to_string())
     }

@@ -4,12 +4,9 @@
 //! is gone takes its connections along; and what goes by datagrams, which know no end, also leaves
 //! an endpoint that no longer takes new ones.
 
+use super::{fronts, zone_of_service};
 use crate::Chain;
-use osier_compiler::NODE_PORT_ADDRESSES;
-use osier_compiler::conntrack::zone_of;
-use osier_model::{
-    Candidates, Change, EndpointState, Key, Object, ServiceName, Transport, View, VrfId,
-};
+use osier_model::{Candidates, Change, EndpointState, Key, Object, ServiceName, Transport, View};
 use osier_openflow::message::{CtFlush, CtTuple, Message};
 use osier_openflow::session::{Backoff, Dialer, Endpoint, Options};
 use osier_ovsdb::unixctl::conntrack::Connection;
@@ -61,33 +58,19 @@ impl Stale {
     pub(crate) fn ways(view: &View, name: &ServiceName) -> BTreeSet<Self> {
         let mut ways = BTreeSet::new();
         let Some(service) = view.services().get(name) else { return ways };
-        let vrf = match &service.router {
-            None => VrfId::default(),
-            Some(name) => match view.routers().get(name) {
-                Some(router) => router.vrf,
-                None => return ways,
-            },
-        };
-        let zone = zone_of(vrf);
-        for port in &service.ports {
+        let Some(zone) = zone_of_service(service, view) else { return ways };
+        for (port, at) in fronts(service) {
             let transport = port.transport;
-            let known = service.addresses.iter().chain(&service.external).chain(&service.balanced);
-            let known = known.map(|address| (*address, port.port));
-            let at_nodes = NODE_PORT_ADDRESSES.map(|address| port.node_port.map(|n| (address, n)));
-            for at in known.chain(at_nodes.into_iter().flatten()) {
-                let slices = view.endpoints_of(name);
-                for (address, number, endpoint) in
-                    Candidates::new(slices, port, at.0.is_ipv6()).all()
-                {
-                    let counts = endpoint.state != EndpointState::Unready;
-                    if counts || transport != Transport::Udp {
-                        let endpoint = Some((address, number));
-                        ways.insert(Self { zone, transport, service: at, endpoint });
-                    }
+            let slices = view.endpoints_of(name);
+            for (address, number, endpoint) in Candidates::new(slices, port, at.0.is_ipv6()).all() {
+                let counts = endpoint.state != EndpointState::Unready;
+                if counts || transport != Transport::Udp {
+                    let endpoint = Some((address, number));
+                    ways.insert(Self { zone, transport, service: at, endpoint });
                 }
-                if transport == Transport::Udp {
-                    ways.insert(Self { zone, transport, service: at, endpoint: None });
-                }
+            }
+            if transport == Transport::Udp {
+                ways.insert(Self { zone, transport, service: at, endpoint: None });
             }
         }
         ways
@@ -121,11 +104,7 @@ impl Stale {
 
     fn message(&self) -> Message {
         let Self { zone, transport, service, endpoint } = *self;
-        let ip_proto = match transport {
-            Transport::Tcp => 6,
-            Transport::Udp => 17,
-            Transport::Sctp => 132,
-        };
+        let ip_proto = transport.number();
         let original =
             CtTuple { dst: Some(service.0), dst_port: Some(service.1), ..CtTuple::default() };
         let reply = CtTuple {
@@ -267,7 +246,8 @@ async fn forget(mut dialer: Dialer, mut orders: mpsc::Receiver<Order>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use osier_model::Fabric;
+    use osier_compiler::conntrack::zone_of;
+    use osier_model::{Fabric, VrfId};
     use osier_ovsdb::unixctl::conntrack::Tuple;
 
     fn view(endpoints: &str) -> View {
@@ -328,6 +308,7 @@ mod tests {
             src: src.parse().unwrap(),
             dst: dst.parse().unwrap(),
             transport: Ports { src: from, dst: to },
+            counted: None,
         };
         let to = |endpoint: &str| Connection {
             protocol: 6,

@@ -9,7 +9,8 @@ pub(crate) use health::HealthPorts;
 
 use ipnet::IpNet;
 use osier_compiler::NODE_PORT_ADDRESSES;
-use osier_model::{Candidates, Service, ServiceName, Transport, View, VrfId};
+use osier_compiler::conntrack::zone_of;
+use osier_model::{Candidates, Service, ServiceName, ServicePort, Transport, View, VrfId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::IpAddr;
@@ -127,6 +128,25 @@ impl Asked {
             .filter_map(|port| Some(NodePort { transport: port.transport, port: port.node_port? }));
         Self { addresses: apart.copied().collect(), node_ports: node_ports.collect(), health }
     }
+}
+
+/// Where connections to a Service are tracked; nowhere if its router is not known.
+pub(crate) fn zone_of_service(service: &Service, view: &View) -> Option<u16> {
+    let vrf = match &service.router {
+        None => VrfId::default(),
+        Some(name) => view.routers().get(name)?.vrf,
+    };
+    Some(zone_of(vrf))
+}
+
+/// Where a Service is asked: each of its ports at each of its addresses, and at nodes.
+pub(crate) fn fronts(service: &Service) -> impl Iterator<Item = (&ServicePort, (IpAddr, u16))> {
+    let known = service.addresses.iter().chain(&service.external).chain(&service.balanced);
+    service.ports.iter().flat_map(move |port| {
+        let known = known.clone().map(|address| (*address, port.port));
+        let at_nodes = NODE_PORT_ADDRESSES.map(|address| port.node_port.map(|n| (address, n)));
+        known.chain(at_nodes.into_iter().flatten()).map(move |at| (port, at))
+    })
 }
 
 /// How many endpoints of a Service this node has that are ready.

@@ -18,7 +18,8 @@ use osier_fleet::server::{AskError, AskLimits};
 use osier_model::{Key, NodeName, Object, Port};
 use osier_resource::Resource;
 use osier_store::Query;
-use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -184,6 +185,41 @@ async fn stored(api: &Api, address: IpAddr) -> Result<Option<Port>, ApiError> {
         }
         query = query.behind(&page);
     }
+}
+
+/// A node that did not answer.
+#[derive(Debug, Serialize)]
+pub(super) struct Unanswered {
+    node: NodeName,
+    problem: String,
+}
+
+/// Asks nodes the same, many at once: what each answered, and who did not.
+pub(super) async fn ask_all<T: DeserializeOwned>(
+    api: &Arc<Api>,
+    mut nodes: Vec<NodeName>,
+    ask: &Ask,
+) -> (Vec<(NodeName, T)>, Vec<Unanswered>) {
+    nodes.sort();
+    let asked = nodes.into_iter().map(|node| {
+        let (api, ask) = (Arc::clone(api), ask.clone());
+        async move {
+            let answer = match api.agents.ask(&node, &ask, USUAL) {
+                Ok(answer) => answer.json::<T>().await,
+                Err(error) => Err(error),
+            };
+            (node, answer)
+        }
+    });
+    let mut heard = stream::iter(asked).buffered(AT_ONCE);
+    let (mut answers, mut unanswered) = (Vec::new(), Vec::new());
+    while let Some((node, answer)) = heard.next().await {
+        match answer {
+            Ok(answer) => answers.push((node, answer)),
+            Err(error) => unanswered.push(Unanswered { node, problem: error.to_string() }),
+        }
+    }
+    (answers, unanswered)
 }
 
 /// Packets of a port, as they come.

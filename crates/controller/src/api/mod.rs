@@ -7,6 +7,7 @@
 mod agents;
 mod bulk;
 mod error;
+mod flows;
 mod guard;
 mod nodes;
 mod openapi;

@@ -3,7 +3,9 @@
 use super::error::ApiError;
 use super::guard::{Access, Guarded, guard};
 use super::resources::{ChangeQuery, ListQuery};
-use super::{Api, BASE, agents, bulk, nodes, openapi, pods, policies, query, resources, watch};
+use super::{
+    Api, BASE, agents, bulk, flows, nodes, openapi, pods, policies, query, resources, watch,
+};
 use crate::credentials::Role;
 use axum::Json;
 use axum::Router;
@@ -171,6 +173,7 @@ fn of_cluster() -> Vec<Route> {
     let pods = |State(api): On| async move { pods::list(&api) };
     let check = |State(api): On| async move { agents::check(&api).await };
     let trace = |State(api): On, r: Request| async move { agents::trace(&api, r).await };
+    let flows = |State(api): On, r: Request| async move { flows::list(&api, r).await };
     let test = |State(api): On, r: Request| async move { policies::test(&api, r).await };
     let token = |State(api): On, Path(name): Path<String>, r: Request| async move {
         nodes::token(&api, &name, r).await
@@ -209,6 +212,12 @@ fn of_cluster() -> Vec<Route> {
             READ,
             "Follow a packet through the switches",
             post(trace),
+        ),
+        Route::new(
+            ("post", at("/flows")),
+            READ,
+            "Connections that switches track, with names, verdicts and rules",
+            post(flows),
         ),
         Route::new(
             ("post", at("/policy/test")),

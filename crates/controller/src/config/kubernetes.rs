@@ -1,7 +1,7 @@
 //! What the controller is told of Kubernetes, if that is where the model comes from.
 
 use ipnet::IpNet;
-use osier_model::Tunnel;
+use osier_model::{PolicyMode, Tunnel};
 use serde::Deserialize;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -18,6 +18,8 @@ pub struct KubernetesConfig {
     pub advertise: Option<IpAddr>,
     /// How packets travel between nodes.
     pub tunnel: Tunnel,
+    /// How policies are applied.
+    pub policy: PolicyMode,
     /// Addresses of all pods; none: what the nodes have.
     pub cluster_cidrs: Vec<IpNet>,
     /// Where nodes' addresses for pods come from.

@@ -5,7 +5,7 @@ use futures_util::future::BoxFuture;
 use osier_fleet::Token;
 use osier_fleet::ask::{
     Ask, Check, CheckResult, Diagnostics, Outcome, PauseState, TraceFrom, TraceStep, Traced,
-    Transit,
+    TrackedConnections, Transit,
 };
 use osier_fleet::client::{
     Answers, Backoff, ClientOptions, ControllerClient, Credentials, Reply, TlsTransport,
@@ -172,7 +172,8 @@ impl Answers for Oracle {
                     };
                     reply.send_json(&[check]).await
                 }
-                Ask::Hits | Ask::Connections => reply.send_json(&[(); 0]).await,
+                Ask::Hits => reply.send_json(&[(); 0]).await,
+                Ask::Connections(_) => reply.send_json(&TrackedConnections::default()).await,
             };
             sent.map_err(|error| error.to_string())
         })

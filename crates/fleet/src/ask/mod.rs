@@ -3,14 +3,19 @@
 //! They travel as JSON, but for captures, which are the bytes of a file. How a question is answered
 //! is the agent's to know.
 
+mod connection;
 mod node;
 mod packet;
 mod policy;
 mod trace;
 
+pub use connection::{
+    ConnectionsRequest, Counted, Denied, Grounds, Parties, Side, TrackedConnection,
+    TrackedConnections, Who,
+};
 pub use node::{Check, CheckResult, Diagnostics, PauseState};
 pub use packet::{Packet, Protocol};
-pub use policy::{Grounds, RuleHits, Side, TrackedConnection};
+pub use policy::RuleHits;
 pub use trace::{Outcome, TraceFrom, TraceRequest, TraceStep, Traced, Transit, chosen};
 
 use osier_model::PortKey;
@@ -34,8 +39,8 @@ pub enum Ask {
     Check,
     /// How often rules of policies granted something: a list of [`RuleHits`].
     Hits,
-    /// What the switch tracks: a list of [`TrackedConnection`].
-    Connections,
+    /// What the switch tracks, and what was denied lately: [`TrackedConnections`].
+    Connections(ConnectionsRequest),
 }
 
 /// Which packets, and how many.

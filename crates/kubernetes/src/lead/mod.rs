@@ -319,7 +319,8 @@ impl Leader {
             cluster = ipnet::IpNet::aggregate(&cluster);
         }
         let services = self.service_prefixes(&cluster);
-        self.mirror.want(plan::fabric(self.setup.kubernetes.tunnel, cluster, services));
+        let KubernetesConfig { tunnel, policy, .. } = self.setup.kubernetes;
+        self.mirror.want(plan::fabric(tunnel, cluster, services, policy));
         for resource in plan::pods() {
             self.mirror.want(resource);
         }

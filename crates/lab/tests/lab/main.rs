@@ -6,6 +6,7 @@ mod controller;
 mod disk;
 mod errors;
 mod explain;
+mod flows;
 mod kills;
 mod life;
 mod restore;

@@ -3,6 +3,7 @@
 
 pub(crate) mod check;
 pub(crate) mod describe;
+pub(crate) mod flows;
 pub(crate) mod moment;
 pub(crate) mod paint;
 #[cfg(test)]

@@ -12,6 +12,7 @@ mod context;
 mod controller;
 mod delete;
 mod describe;
+mod flows;
 mod get;
 mod install_cni;
 mod lab;
@@ -53,6 +54,8 @@ pub(crate) enum Verb {
     Trace(trace::Arguments),
     /// Ask what policies say of a connection, without sending one
     Policy(policy::Arguments),
+    /// Follow connections with names, verdicts and rules, as the switches track them
+    Flows(flows::Arguments),
     /// Record a pod's packets, as pcap
     Capture(capture::Arguments),
     /// Let nodes join, pause and resume them
@@ -95,6 +98,7 @@ pub(crate) fn run(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Check(arguments) => check::run(&arguments),
         Verb::Trace(arguments) => trace::run(&arguments),
         Verb::Policy(arguments) => policy::run(&arguments),
+        Verb::Flows(arguments) => flows::run(&arguments),
         Verb::Capture(arguments) => capture::run(&arguments),
         Verb::Node(arguments) => node::run(&arguments),
         Verb::SupportBundle(arguments) => support_bundle::run(&arguments),

@@ -38,6 +38,18 @@ pub struct Tuple {
     pub dst: IpAddr,
     /// Ports, or what ICMP has in their place.
     pub transport: Transport,
+    /// What came this way, if the tracker counts it: Linux' does if it is told to, Open vSwitch's own
+    /// does not.
+    pub counted: Option<Counted>,
+}
+
+/// What came one way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counted {
+    /// Packets.
+    pub packets: u64,
+    /// Bytes.
+    pub bytes: u64,
 }
 
 /// What tells connections between two addresses apart.
@@ -158,7 +170,10 @@ impl<'a> Line<'a> {
         } else {
             Transport::Ports { src: required("sport")?, dst: required("dport")? }
         };
-        Ok(Tuple { src: address("src")?, dst: address("dst")?, transport })
+        let packets = self.number(get("packets"), "a number of packets")?;
+        let bytes = self.number(get("bytes"), "a number of bytes")?;
+        let counted = packets.zip(bytes).map(|(packets, bytes)| Counted { packets, bytes });
+        Ok(Tuple { src: address("src")?, dst: address("dst")?, transport, counted })
     }
 
     fn number<T: FromStr>(
@@ -275,6 +290,16 @@ icmpv6,orig=(src=fe80::1,dst=fe80::2,id=9,type=128,code=0),reply=(src=fe80::2,ds
             ]
         );
         assert!(Flush::default().arguments().is_empty());
+    }
+
+    /// As `dpctl/dump-conntrack -s` prints them where the kernel's tracker counts.
+    #[test]
+    fn what_was_counted_is_read() {
+        let line = "udp,orig=(src=10.0.0.1,dst=10.0.0.2,sport=1,dport=53,packets=2,bytes=120),\
+                    reply=(src=10.0.0.2,dst=10.0.0.1,sport=53,dport=1,packets=1,bytes=300),zone=2";
+        let found = parse_connections(line).unwrap();
+        assert_eq!(found[0].orig.counted, Some(Counted { packets: 2, bytes: 120 }));
+        assert_eq!(found[0].reply.counted, Some(Counted { packets: 1, bytes: 300 }));
     }
 
     #[test]

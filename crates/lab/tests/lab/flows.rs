@@ -1,0 +1,269 @@
+//! Connections as people see them: with names, verdicts and rules, compared with what the switches'
+//! own tool says.
+
+use crate::cluster::{Cluster, PATIENCE};
+use crate::world::{all, executables};
+use nix::sched::{CloneFlags, setns};
+use nix::sys::signal::Signal;
+use osier_testbed::wait_until;
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, Stdio};
+use std::thread;
+use std::time::Duration;
+
+/// The shop's database is for its web servers only; a Service leads to it.
+const LAW: &str = "
+apiVersion: osier.dev/v1alpha1
+kind: Workload
+metadata: {name: \"test:web\", labels: {app: web}}
+spec: {node: n1}
+---
+apiVersion: osier.dev/v1alpha1
+kind: Workload
+metadata: {name: \"test:other\", labels: {app: other}}
+spec: {node: n1}
+---
+apiVersion: osier.dev/v1alpha1
+kind: Workload
+metadata: {name: \"test:db\", labels: {app: db}}
+spec: {node: n2}
+---
+apiVersion: osier.dev/v1alpha1
+kind: NetworkPolicy
+metadata: {name: \"test:db\"}
+spec:
+  podSelector: {matchLabels: {app: db}}
+  ingress:
+  - from: [{podSelector: {matchLabels: {app: nobody}}}]
+  - from: [{podSelector: {matchLabels: {app: web}}}]
+    ports: [{port: 7000}]
+---
+apiVersion: osier.dev/v1alpha1
+kind: Service
+metadata: {name: \"test:front\"}
+spec: {addresses: [10.99.0.10], ports: [{port: 80}]}
+---
+apiVersion: osier.dev/v1alpha1
+kind: Endpoints
+metadata: {name: \"test:front-1\"}
+spec: {service: \"test:front\", ports: [{port: 7000}], endpoints: [{address: DB}]}
+";
+
+/// Works inside of a pod: sockets that are made there stay there.
+fn within<T: Send>(cluster: &Cluster, pod: &str, work: impl FnOnce() -> T + Send) -> T {
+    let netns = File::open(format!("/run/netns/{}", cluster.netns(pod))).unwrap();
+    let inside = || {
+        setns(netns, CloneFlags::CLONE_NEWNET).unwrap();
+        work()
+    };
+    thread::scope(|scope| scope.spawn(inside).join().unwrap())
+}
+
+fn connect(cluster: &Cluster, pod: &str, to: &str) -> io::Result<TcpStream> {
+    let to: SocketAddr = to.parse().unwrap();
+    within(cluster, pod, || TcpStream::connect_timeout(&to, Duration::from_millis(700)))
+}
+
+/// A connection that comes to be, sooner or later.
+fn connected(cluster: &Cluster, pod: &str, to: &str) -> TcpStream {
+    let connect = || connect(cluster, pod, to).map_err(|error| error.to_string());
+    wait_until("a connection", PATIENCE, connect).unwrap()
+}
+
+/// Connections that fit, and whether all nodes answered.
+fn flows(cluster: &Cluster, options: &str) -> Vec<Value> {
+    let output = cluster.osier(&format!("flows -o json {options}"));
+    assert!(output.status.success(), "{}", all(&output));
+    let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+    answer["items"].as_array().unwrap().clone()
+}
+
+/// From where TCP connections of ours come, as the switches' own tool has it.
+fn dumped(cluster: &Cluster) -> BTreeSet<(String, u64)> {
+    let mut found = BTreeSet::new();
+    for node in ["n1", "n2"] {
+        let line = format!("exec {node} -- ovs-appctl dpctl/dump-conntrack");
+        for line in cluster.world.succeeds(&line).lines().filter(|line| line.starts_with("tcp")) {
+            let member = |name: &str| {
+                let rest = line.split(&format!("{name}=")).nth(1)?;
+                Some(rest.split([',', ')']).next()?.to_owned())
+            };
+            let zone: u16 = member("zone").unwrap_or_default().parse().unwrap_or_default();
+            if zone > 1 {
+                found.insert((member("src").unwrap(), member("sport").unwrap().parse().unwrap()));
+            }
+        }
+    }
+    found
+}
+
+/// What `osier flows --follow` tells.
+struct Follower(Child, BufReader<std::process::ChildStdout>);
+
+impl Follower {
+    fn start(cluster: &Cluster, options: &str) -> Self {
+        let osier = executables().join("osier");
+        let line = format!("exec controller -- {} flows -f -o json {options}", osier.display());
+        let mut command = cluster.world.command(&line);
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap());
+        Self(child, lines)
+    }
+
+    /// Reads until this happens to the connection from this port. A test's own time limit bounds it.
+    fn until(&mut self, event: &str, port: u16) -> Value {
+        loop {
+            let mut line = String::new();
+            assert!(self.1.read_line(&mut line).unwrap() > 0, "it ended");
+            let said: Value = serde_json::from_str(&line).unwrap();
+            if said["event"] == event && said["flow"]["source"]["port"] == port {
+                return said["flow"].clone();
+            }
+        }
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn connections_are_told_with_names_verdicts_and_rules() {
+    let mut cluster = Cluster::with("--family ipv4");
+    cluster.add("n1", "web", None);
+    cluster.add("n1", "other", None);
+    let db = cluster.add("n2", "db", None);
+    cluster.apply(&LAW.replace("DB", &db));
+    cluster.converges();
+    // Agents tell of new pods within a second or two.
+    wait_until("the controller to know all pods", PATIENCE, || {
+        let said = all(&cluster.osier("get pods -A"));
+        ["web", "other", "db"].iter().all(|pod| said.contains(pod)).then_some(()).ok_or(said)
+    })
+    .unwrap();
+    let listener = within(&cluster, "db", || TcpListener::bind("0.0.0.0:7000")).unwrap();
+    let held = connected(&cluster, "web", "10.99.0.10:80");
+    let _accepted = listener.accept().unwrap();
+    let from = u64::from(held.local_addr().unwrap().port());
+
+    // Both nodes track it: the one knows the Service, the other the rule.
+    let is_it = |flow: &&Value| flow["source"]["port"] == from;
+    let told = flows(&cluster, "");
+    let flow = told.iter().find(is_it).unwrap_or_else(|| panic!("{told:#?}"));
+    for (pointer, expected) in [
+        ("/source/name", "test:web"),
+        ("/target/name", "test:front"),
+        ("/target/kind", "service"),
+        ("/answering/name", "test:db"),
+        ("/state", "ESTABLISHED"),
+        ("/verdict", "allowed"),
+        ("/by/0", "test:db ingress[1]"),
+        ("/nodes/0", "n1"),
+        ("/nodes/1", "n2"),
+    ] {
+        assert_eq!(flow.pointer(pointer).unwrap(), expected, "{pointer} of {flow:#}");
+    }
+    let own = |flow: &Value| {
+        let source = &flow["source"];
+        (source["address"].as_str().unwrap().to_owned(), source["port"].as_u64().unwrap())
+    };
+    let ours: BTreeSet<_> = flows(&cluster, "--protocol tcp").iter().map(own).collect();
+    assert_eq!(ours, dumped(&cluster), "as the switches' own tool has it");
+    filtered(&cluster, from);
+    people(&cluster);
+    followed(&cluster, &listener);
+    denied(&cluster, &db);
+    unanswered(&mut cluster);
+}
+
+/// Each filter lets it through, or not.
+fn filtered(cluster: &Cluster, from: u64) {
+    for (options, shown) in [
+        ("--pod test/web", true),
+        ("--pod test:db --port 7000", true),
+        ("--pod test:other", false),
+        ("--service test/front -n test", true),
+        ("-n elsewhere", false),
+        ("--verdict allowed --protocol tcp --port 80", true),
+        ("--verdict open", false),
+        ("--protocol udp", false),
+        ("--port 81", false),
+        ("--node n1", true),
+    ] {
+        let told = flows(cluster, options);
+        let is_there = told.iter().any(|flow| flow["source"]["port"] == from);
+        assert_eq!(is_there, shown, "{options}: {told:#?}");
+    }
+    for (options, why) in [
+        ("--pod test:nobody", "no pod or port is called \"test:nobody\""),
+        ("--service test:nothing", "there is no Service test:nothing"),
+        ("--node n9", "there is no Node n9"),
+    ] {
+        let output = cluster.osier(&format!("flows {options}"));
+        assert_eq!(output.status.code(), Some(1), "{}", all(&output));
+        assert!(all(&output).contains(why), "{}", all(&output));
+    }
+}
+
+fn people(cluster: &Cluster) {
+    let output = cluster.osier("flows --pod test:web -o wide");
+    let said = all(&output);
+    for word in ["PROTOCOL", "test:web (", "svc/test:front (10.99.0.10:80) → test:db (", "n1,n2"]
+    {
+        assert!(said.contains(word), "{word}: {said}");
+    }
+}
+
+fn followed(cluster: &Cluster, listener: &TcpListener) {
+    let mut follower = Follower::start(cluster, "--pod test:web");
+    let stream = connected(cluster, "web", "10.99.0.10:80");
+    let (accepted, _) = listener.accept().unwrap();
+    let port = stream.local_addr().unwrap().port();
+    let begun = follower.until("begun", port);
+    assert_eq!(begun["by"][0], "test:db ingress[1]", "{begun:#}");
+    drop((stream, accepted));
+    let changed = follower.until("changed", port);
+    assert_ne!(changed["state"], "ESTABLISHED", "{changed:#}");
+}
+
+/// What policies deny is told for a while, if the fabric says that it is to be logged.
+fn denied(cluster: &Cluster, db: &str) {
+    let output = cluster.osier("get fabric -o json");
+    let mut fabrics: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let fabric = &mut fabrics["items"][0];
+    fabric["spec"]["policy"] = serde_json::json!({"log": true});
+    fabric.as_object_mut().unwrap().remove("status");
+    cluster.apply(&fabric.to_string());
+    cluster.converges();
+    let told = wait_until("something denied", PATIENCE, || {
+        connect(cluster, "other", &format!("{db}:7000")).map_or(Ok(()), |_| Err("it may"))?;
+        let told = flows(cluster, "--verdict denied");
+        told.first().cloned().ok_or("nothing was")
+    });
+    let told = told.unwrap();
+    for (pointer, expected) in [
+        ("/source/name", "test:other"),
+        ("/target/name", "test:db"),
+        ("/by/0", "test:db"),
+        ("/ingress/by", "denied"),
+    ] {
+        assert_eq!(told.pointer(pointer).unwrap(), expected, "{pointer} of {told:#}");
+    }
+    assert!(told["denied"]["times"].as_u64().unwrap() > 0, "{told:#}");
+}
+
+/// Who does not answer is named, and the others are heard.
+fn unanswered(cluster: &mut Cluster) {
+    cluster.signal("n2/agent.toml", Signal::SIGKILL);
+    let output = cluster.osier("flows");
+    assert_eq!(output.status.code(), Some(1), "{}", all(&output));
+    let said = all(&output);
+    assert!(said.contains("node n2") && said.contains("svc/test:front:80"), "{said}");
+}
