@@ -120,13 +120,9 @@ rows: ## generate the OVSDB row types from the schemas
 docs: ## write docs/pipeline.md from the pipeline's declaration
 	$(CARGO) xtask docs
 
-HOST = $(shell rustc -vV | sed -n 's/^host: //p')
-
 .PHONY: cni
-cni: ## build the CNI plugin, static and small
-	RUSTFLAGS='-C target-feature=+crt-static' \
-		$(CARGO) build --profile cni -p osier-cni --target $(HOST) --locked
-	@ls -l $(or $(CARGO_TARGET_DIR),target)/$(HOST)/cni/osier-cni
+cni: ## build the CNI plugin, static and small: target/plugin/osier-cni
+	@ls -l $$($(CARGO) xtask cni)
 
 .PHONY: image
 image: packages ## write the container image without a builder: target/osier-image.tar; IMAGE=name:tag

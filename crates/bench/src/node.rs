@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// What may take long here takes seconds.
@@ -160,33 +160,24 @@ fn view(fabric: &Fabric) -> Result<String> {
 
 impl Programs {
     fn build() -> Result<Self> {
-        cargo(&["build", "--quiet", "--release", "-p", "osier"], "")?;
+        cargo(&["build", "--quiet", "--release", "-p", "osier"])?;
         build_plugin()?;
         // Ours is there, too: `<target>/release/osier-bench`.
         let own = std::env::current_exe()?;
         let release = own.parent().context("a program is in a directory")?;
         let target = release.parent().context("a profile's directory is in the target's")?;
-        Ok(Self {
-            agent: release.join("osier"),
-            plugin: target.join(host()).join("cni").join("osier-cni"),
-        })
+        Ok(Self { agent: release.join("osier"), plugin: target.join("plugin/osier-cni") })
     }
-}
-
-fn host() -> String {
-    format!("{}-unknown-linux-gnu", std::env::consts::ARCH)
 }
 
 /// Builds the plugin as it is released: static and small.
 pub(crate) fn build_plugin() -> Result<()> {
-    let host = host();
-    let plugin = ["build", "--quiet", "--profile", "cni", "-p", "osier-cni", "--target", &host];
-    cargo(&plugin, "-C target-feature=+crt-static")
+    cargo(&["xtask", "cni"])
 }
 
 /// The released `osier`, built if it is not up to date.
 pub(crate) fn osier() -> Result<String> {
-    cargo(&["build", "--quiet", "--release", "-p", "osier"], "")?;
+    cargo(&["build", "--quiet", "--release", "-p", "osier"])?;
     let path = std::env::current_exe()?.with_file_name("osier");
     Ok(path.to_str().context("the program's path is text")?.to_owned())
 }
@@ -207,13 +198,11 @@ pub(crate) fn cpu_of(processes: &[u32]) -> Result<Duration> {
     each.sum()
 }
 
-pub(crate) fn cargo(arguments: &[&str], flags: &str) -> Result<()> {
+pub(crate) fn cargo(arguments: &[&str]) -> Result<()> {
     let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(program);
-    command.args(arguments).current_dir(env!("CARGO_MANIFEST_DIR"));
-    if !flags.is_empty() {
-        command.env("RUSTFLAGS", flags);
-    }
+    // It says where things are, which is not what we say.
+    command.args(arguments).current_dir(env!("CARGO_MANIFEST_DIR")).stdout(Stdio::null());
     let status = command.status().context("cargo cannot be run")?;
     ensure!(status.success(), "{command:?} failed: {status}");
     Ok(())

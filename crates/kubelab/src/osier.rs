@@ -38,8 +38,7 @@ impl Osier {
         std::fs::create_dir_all(&folder).map_err(file("make", &folder))?;
         let host = lab.host();
         // It runs on nodes as they are: `make cni` makes it static.
-        let host_triple = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
-        let plugin = programs.join("..").join(host_triple).join("cni/osier-cni");
+        let plugin = programs.join("../plugin/osier-cni");
         for (name, program) in [("osier", programs.join("osier")), ("osier-cni", plugin)] {
             // With what debuggers need they would be ten times as large.
             let strip = host.command("strip").arg("-o").arg(folder.join(name)).arg(program);

@@ -63,11 +63,10 @@ fn find_plugin(osier: &Path) -> Option<PathBuf> {
     built_small(osier).or_else(|| in_path(PLUGIN))
 }
 
-/// The build of `make cni`, if `osier` is in cargo's target directory: `<target>/<host>/cni`.
+/// The build of `make cni`, if `osier` is in cargo's target directory: `<target>/plugin`.
 fn built_small(osier: &Path) -> Option<PathBuf> {
-    let target = osier.parent()?.parent()?;
-    let hosts = target.read_dir().ok()?.flatten();
-    hosts.map(|host| host.path().join("cni").join(PLUGIN)).find(|path| path.is_file())
+    let small = osier.parent()?.with_file_name("plugin").join(PLUGIN);
+    small.is_file().then_some(small)
 }
 
 /// Where a shell would find a program.
@@ -85,7 +84,7 @@ mod tests {
     fn the_plugin_is_beside_or_where_make_puts_it() {
         let target = tempfile::tempdir().unwrap();
         let osier = target.path().join("debug/osier");
-        let small = target.path().join("x86_64-unknown-linux-gnu/cni/osier-cni");
+        let small = target.path().join("plugin/osier-cni");
         for directory in [osier.parent().unwrap(), small.parent().unwrap()] {
             fs::create_dir_all(directory).unwrap();
         }

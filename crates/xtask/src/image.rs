@@ -4,6 +4,8 @@
 //! libraries of all of it), above our own programs, so that an upgrade fetches only those. There is
 //! no shell. The same programs give the same bytes.
 
+use crate::cargo::{cargo, target_folder};
+use crate::plugin;
 use anyhow::{Context, Result, bail, ensure};
 use osier_oci::{Compression, Image, Layer};
 use std::path::{Path, PathBuf};
@@ -104,39 +106,15 @@ fn labels() -> std::collections::BTreeMap<String, String> {
 
 /// Release builds: the program, stripped, and the plugin, static.
 fn build() -> Result<[PathBuf; 2]> {
-    let (target, host) = (target_folder(), host()?);
+    let target = target_folder();
     cargo(&["build", "--release", "--locked", "-p", "osier"], "")?;
-    let plugin = ["build", "--profile", "cni", "--locked", "-p", "osier-cni", "--target", &host];
-    cargo(&plugin, "-C target-feature=+crt-static")?;
     let folder = target.join("image");
     std::fs::create_dir_all(&folder)?;
     let stripped = folder.join("osier");
     let mut strip = Command::new("strip");
     let strip = strip.arg("-o").arg(&stripped).arg(target.join("release/osier"));
     ensure!(strip.status().context("strip (binutils)")?.success(), "strip failed");
-    Ok([stripped, target.join(host).join("cni/osier-cni")])
-}
-
-fn cargo(arguments: &[&str], flags: &str) -> Result<()> {
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(arguments);
-    if !flags.is_empty() {
-        cargo.env("RUSTFLAGS", flags);
-    }
-    ensure!(cargo.status()?.success(), "cargo {} failed", arguments.join(" "));
-    Ok(())
-}
-
-fn host() -> Result<String> {
-    let said = Command::new("rustc").arg("-vV").output().context("rustc")?;
-    let said = String::from_utf8(said.stdout)?;
-    let host = said.lines().find_map(|line| line.strip_prefix("host: "));
-    Ok(host.context("rustc does not say what it builds for")?.to_owned())
-}
-
-fn target_folder() -> PathBuf {
-    let default = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target");
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(default, PathBuf::from)
+    Ok([stripped, plugin::build()?])
 }
 
 /// The lower layer: a root folder, what packages bring, and libraries of all, ours as well.

@@ -1,9 +1,11 @@
 //! The project's own tools, run as `cargo xtask TOOL`.
 
+mod cargo;
 mod check;
 mod deploy;
 mod docs;
 mod image;
+mod plugin;
 mod rows;
 
 use anyhow::{Result, bail};
@@ -16,10 +18,14 @@ fn main() -> Result<()> {
             docs::check()?;
             deploy::check()
         }
+        Some("cni") => {
+            println!("{}", plugin::build()?.display());
+            Ok(())
+        }
         Some("deploy") => deploy::run(&arguments),
         Some("docs") => docs::write(),
         Some("image") => image::run(&arguments),
         Some("rows") => rows::write_all(),
-        _ => bail!("usage: cargo xtask check|deploy|docs|image|rows"),
+        _ => bail!("usage: cargo xtask check|cni|deploy|docs|image|rows"),
     }
 }

@@ -6,8 +6,8 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// Builds a program where cargo puts it for this test: the folder that it is in.
-fn build(arguments: &[&str], static_too: bool) {
+/// Builds programs where cargo puts them for this test.
+fn build(arguments: &[&str]) {
     let mut build = Command::new(env!("CARGO"));
     build.args(["build", "--quiet", "--locked"]).args(arguments);
     // What cargo says of this package: `ring`, for one, is built anew when that differs.
@@ -17,25 +17,20 @@ fn build(arguments: &[&str], static_too: bool) {
             build.env_remove(&name);
         }
     }
-    if static_too {
-        build.env("RUSTFLAGS", "-C target-feature=+crt-static");
-    }
     assert!(build.status().unwrap().success(), "{arguments:?}");
 }
 
 /// An image of what tests build: its archive.
 fn image(folder: &Path) -> PathBuf {
-    let said = Command::new("rustc").arg("-vV").output().unwrap();
-    let said = String::from_utf8(said.stdout).unwrap();
-    let host = said.lines().find_map(|line| line.strip_prefix("host: ")).unwrap();
     // The two together, as other tests build them: nothing is built twice.
-    build(&["-p", "osier-cni", "-p", "osier"], false);
-    build(&["--profile", "cni", "-p", "osier-cni", "--target", host], true);
+    build(&["-p", "osier-cni", "-p", "osier"]);
     let programs = Path::new(env!("CARGO_BIN_EXE_xtask")).parent().unwrap();
+    let mut xtask = Command::new(env!("CARGO_BIN_EXE_xtask"));
+    succeeds(xtask.arg("cni").env("CARGO_TARGET_DIR", programs.parent().unwrap()));
     let binaries = folder.join("binaries");
     std::fs::create_dir(&binaries).unwrap();
     std::os::unix::fs::symlink(programs.join("osier"), binaries.join("osier")).unwrap();
-    let plugin = programs.parent().unwrap().join(host).join("cni/osier-cni");
+    let plugin = programs.with_file_name("plugin").join("osier-cni");
     std::os::unix::fs::symlink(plugin, binaries.join("osier-cni")).unwrap();
     let archive = folder.join("image.tar");
     let mut xtask = Command::new(env!("CARGO_BIN_EXE_xtask"));

@@ -28,9 +28,9 @@ pub(super) struct Side {
 impl Programs {
     /// Builds them if they are not up to date.
     pub(super) fn build() -> Result<Self> {
-        cargo(&["build", "--quiet", "--release", "-p", "osier", "-p", "xtask"], "")?;
+        cargo(&["build", "--quiet", "--release", "-p", "osier", "-p", "xtask"])?;
         let stopwatch = ["-p", "osier-bench", "--bin", "cni-stopwatch"];
-        cargo(&[&["build", "--quiet", "--release"], &stopwatch[..]].concat(), "")?;
+        cargo(&[&["build", "--quiet", "--release"], &stopwatch[..]].concat())?;
         build_plugin()?;
         let own = std::env::current_exe()?;
         let folder = own.parent().context("a program is in a directory")?.to_owned();

@@ -137,29 +137,22 @@ spec:
 pub(crate) fn programs() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let profile = test.parent().unwrap().parent().unwrap().to_owned();
-    let host = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
-    let mut all = vec!["build", "-q", "--locked", "-p", "osier", "-p", "xtask"];
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["build", "-q", "--locked", "-p", "osier", "-p", "xtask"]);
     if !cfg!(debug_assertions) {
-        all.push("--release");
+        cargo.arg("--release");
     }
-    let plugin =
-        ["build", "-q", "--locked", "--profile", "cni", "-p", "osier-cni", "--target", &host];
-    for (arguments, flags) in
-        [(all.as_slice(), None), (&plugin, Some("-C target-feature=+crt-static"))]
-    {
-        let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(arguments);
-        // What cargo says of this package: `ring`, for one, is built anew when that differs.
-        for (name, _) in std::env::vars_os() {
-            let text = name.to_string_lossy();
-            if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
-                cargo.env_remove(&name);
-            }
+    // What cargo says of this package: `ring`, for one, is built anew when that differs.
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
+            cargo.env_remove(&name);
         }
-        if let Some(flags) = flags {
-            cargo.env("RUSTFLAGS", flags);
-        }
-        assert!(cargo.status().unwrap().success(), "cargo {arguments:?}");
+    }
+    let mut plugin = Command::new(profile.join("xtask"));
+    plugin.arg("cni").env("CARGO_TARGET_DIR", profile.parent().unwrap());
+    for command in [&mut cargo, &mut plugin] {
+        assert!(command.status().unwrap().success(), "{command:?}");
     }
     profile
 }

@@ -26,7 +26,7 @@ The plugin gets the names osier, odlovs-cni, odlcoe and ovs-odl, and loopback if
 
 Examples:
   osier install-cni --to /opt/cni/bin
-  osier install-cni --to /opt/cni/bin --from target/x86_64-unknown-linux-gnu/cni/osier-cni")]
+  osier install-cni --to /opt/cni/bin --from target/plugin/osier-cni")]
 pub(crate) struct Arguments {
     /// The runtime's folder of plugins
     #[arg(long, value_name = "FOLDER")]
