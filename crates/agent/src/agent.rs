@@ -139,7 +139,8 @@ pub async fn run_with(
     let local = attach_all(&config, &fixed, &rows, &adopted, &node, fabric.tunnel).await?;
 
     let management = config.ovs_run_dir.join(format!("{}.mgmt", config.bridge));
-    let switch = Switch::new(said, local, config.bridge.as_str(), &management, rows)?;
+    let switch =
+        Switch::new(said, local, config.bridge.as_str(), &management, rows, metrics.clone())?;
     switch.begin(&adopted.living).await?;
     let restore = keep_restoring(&config, &switch, &node).await?;
 

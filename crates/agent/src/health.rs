@@ -75,7 +75,10 @@ async fn page(line: &[u8], ports: &Ports, metrics: &Metrics) -> String {
     const METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     const TEXT: &str = "text/plain; charset=utf-8";
     let (status, kind, body) = match request_path(line) {
-        Some("/metrics") => ("200 OK", METRICS, metrics.render()),
+        Some("/metrics") => {
+            ports.count_switch().await;
+            ("200 OK", METRICS, metrics.render())
+        }
         Some("/healthz") => match ports.status().await {
             Ok(()) => ("200 OK", TEXT, "ok\n".to_owned()),
             Err(error) => ("503 Service Unavailable", TEXT, format!("{error}\n")),

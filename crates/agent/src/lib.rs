@@ -15,6 +15,7 @@ pub mod clean;
 pub mod cni_server;
 pub mod config;
 pub mod controller;
+mod counters;
 mod denied;
 pub mod desired;
 mod directory;

@@ -1,5 +1,9 @@
 //! What the agent counts, in Prometheus' text.
 
+mod switch;
+
+pub(crate) use switch::SwitchCounts;
+
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -8,8 +12,10 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 use std::sync::Arc;
 use std::time::Duration;
+use switch::Told;
 
 type Stages = Family<[(&'static str, &'static str); 1], Histogram, fn() -> Histogram>;
+type Questions = Family<[(&'static str, &'static str); 1], Counter>;
 type Calls = Family<[(&'static str, String); 2], Counter>;
 
 /// All counters; a cheap handle.
@@ -20,6 +26,10 @@ pub struct Metrics {
     calls: Calls,
     ports: Gauge,
     view_refused: Counter,
+    questions: Questions,
+    forgotten: Counter,
+    groups: Gauge,
+    switch: Told,
 }
 
 /// From a tenth of a millisecond to some three seconds.
@@ -47,7 +57,24 @@ impl Default for Metrics {
         registry.register("ports", "Ports of pods", ports.clone());
         let view_refused = Counter::default();
         registry.register("view_refused", "Views that were wrong", view_refused.clone());
-        Self { registry: Arc::new(registry), stages, calls, ports, view_refused }
+        let questions = Questions::default();
+        registry.register(
+            "questions",
+            "Packets that the switch asked about, by kind",
+            questions.clone(),
+        );
+        let forgotten = Counter::default();
+        registry.register(
+            "ways_forgotten",
+            "Ways to former endpoints whose connections the switch was told to forget",
+            forgotten.clone(),
+        );
+        let groups = Gauge::default();
+        registry.register("groups", "Groups that are wanted of the switch", groups.clone());
+        let switch = Told::default();
+        registry.register_collector(Box::new(switch.clone()));
+        let registry = Arc::new(registry);
+        Self { registry, stages, calls, ports, view_refused, questions, forgotten, groups, switch }
     }
 }
 
@@ -71,6 +98,27 @@ impl Metrics {
     /// A view was wrong.
     pub fn refused_view(&self) {
         self.view_refused.inc();
+    }
+
+    /// The switch asked about a packet.
+    pub(crate) fn asked(&self, kind: &'static str) {
+        self.questions.get_or_create(&[("kind", kind)]).inc();
+    }
+
+    /// So many ways were forgotten.
+    pub(crate) fn forgot(&self, ways: usize) {
+        self.forgotten.inc_by(ways as u64);
+    }
+
+    /// So many groups are wanted more, or fewer.
+    pub(crate) fn groups_changed(&self, before: usize, now: usize) {
+        let number = |count| i64::try_from(count).unwrap_or(i64::MAX);
+        self.groups.inc_by(number(now) - number(before));
+    }
+
+    /// The switch was asked what it counted; nothing if it did not tell.
+    pub(crate) fn set_switch(&self, counts: Option<SwitchCounts>) {
+        self.switch.set(counts);
     }
 
     /// All of it as text.

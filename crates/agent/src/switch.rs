@@ -7,6 +7,7 @@
 use crate::Chain;
 use crate::denied::DeniedLately;
 use crate::desired::{PREFIX, PodPort};
+use crate::metrics::Metrics;
 use crate::services::{Flusher, Stale};
 use crate::view::{Said, Taken, ViewContent};
 use crate::wanted::{Followed, Wanted};
@@ -21,8 +22,9 @@ use osier_ovsdb::unixctl;
 use osier_southbound::arrivals::{Arrival, Arrivals};
 use osier_southbound::flows::{self, CookieClass, FlowReconciler};
 use osier_southbound::rows::{self, RowReconciler};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
+use std::sync::{Mutex as StdMutex, PoisonError};
 use std::time::{Duration, Instant};
 use thiserror::Error;
 use tokio::sync::Mutex;
@@ -62,6 +64,9 @@ pub struct Switch {
     arrivals: Arrivals,
     flusher: Flusher,
     denied: DeniedLately,
+    metrics: Metrics,
+    /// How many groups owners want, of those who want any.
+    groups: StdMutex<HashMap<String, usize>>,
 }
 
 /// A port that was asked for.
@@ -97,6 +102,7 @@ impl Switch {
         bridge: &str,
         management: &Path,
         rows: RowReconciler,
+        metrics: Metrics,
     ) -> Result<Self, SwitchError> {
         let endpoint = Endpoint::Unix(management.to_owned());
         let dialer =
@@ -105,9 +111,10 @@ impl Switch {
         let wanted = Mutex::new(Wanted::new(said, local)?);
         let flows = FlowReconciler::start(dialer(), flow_ownership(), flows::Options::default());
         let arrivals = Arrivals::start(dialer());
-        let flusher = Flusher::start(management);
+        let flusher = Flusher::start(management, metrics.clone());
         let (bridge, denied) = (bridge.to_owned(), DeniedLately::default());
-        Ok(Self { node, bridge, wanted, flows, rows, arrivals, flusher, denied })
+        let groups = StdMutex::default();
+        Ok(Self { node, bridge, wanted, flows, rows, arrivals, flusher, denied, metrics, groups })
     }
 
     /// Takes the ports that live, and makes the switch's flows so. What is so already is not
@@ -289,6 +296,10 @@ impl Switch {
         &self.denied
     }
 
+    pub(crate) fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
     /// How its flows are.
     pub fn flows(&self) -> &FlowReconciler {
         &self.flows
@@ -309,10 +320,23 @@ impl Switch {
                 (owner.to_string(), flows::Plan { tlvs, meters, groups, flows })
             })
             .collect();
+        self.count_groups(&plans);
         let transaction = plans
             .into_iter()
             .fold(flows::Transaction::new(), |all, (owner, plan)| all.put(owner, plan));
         Ok(self.flows.transaction(transaction).await?)
+    }
+
+    fn count_groups(&self, plans: &BTreeMap<String, flows::Plan>) {
+        let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
+        for (owner, plan) in plans {
+            let now = plan.groups.len();
+            let before = match now {
+                0 => groups.remove(owner),
+                now => groups.insert(owner.clone(), now),
+            };
+            self.metrics.groups_changed(before.unwrap_or_default(), now);
+        }
     }
 }
 

@@ -23,6 +23,22 @@ pub const LEARNED: u64 = 0x6f74 << 48;
 /// Which bits are the class.
 pub const CLASS_MASK: u64 = 0xffff << 48;
 
+/// The cookies of one kind of owners.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CookieRange {
+    /// What they have in common.
+    pub value: u64,
+    /// Which bits that is.
+    pub mask: u64,
+}
+
+/// Those of the pipeline's own flows.
+pub const PIPELINE: CookieRange = CookieRange::of_kind(0);
+/// Those of Services' flows.
+pub const SERVICES: CookieRange = CookieRange::of_kind(5);
+/// Those of what rules of policies grant.
+pub const RULES: CookieRange = CookieRange::of_kind(8);
+
 /// Whose flows a cookie marks.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Owner {
@@ -34,6 +50,14 @@ pub enum Owner {
     Shared(Use),
     /// What policies come to.
     Article(Article),
+}
+
+// === impl CookieRange ===
+
+impl CookieRange {
+    const fn of_kind(kind: u64) -> Self {
+        Self { value: CLASS | kind << 40, mask: CLASS_MASK | 0xff << 40 }
+    }
 }
 
 // === impl Owner ===

@@ -21,7 +21,7 @@ pub mod registers;
 mod services;
 
 pub use compile::{CompileError, Compiled, Compiler, DEFAULT_VNI};
-pub use cookie::{CLASS, CLASS_MASK, LEARNED, Owner};
+pub use cookie::{CLASS, CLASS_MASK, CookieRange, LEARNED, Owner, PIPELINE, RULES, SERVICES};
 pub use local::{Attachment, LocalPorts};
 pub use meters::METERS;
 pub use plan::{Plan, RuleError, RuleProblem};

@@ -64,6 +64,17 @@ impl Question {
         })
     }
 
+    /// In one word, for who counts.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::TooBig { .. } => "too-big",
+            Self::Expired => "expired",
+            Self::Neighbour => "neighbour",
+            Self::Reject => "reject",
+            Self::Denied { .. } => "denied",
+        }
+    }
+
     /// The meter that bounds how often it is asked.
     pub(crate) fn meter(self) -> u32 {
         let kind = match self {

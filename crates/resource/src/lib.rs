@@ -32,8 +32,8 @@ pub use osier_model::EndpointState;
 pub use parse::{Fault, MAX_FILE, ParseError, Parsed, parse};
 pub use policy::{
     EgressRule, IngressRule, IpBlock, NamespaceSpec, NamespaceStatus, NetworkPolicySpec,
-    NetworkPolicyStatus, NumberOrName, PolicyPeer, PolicyPort, PolicyType, Protocol, WorkloadSpec,
-    WorkloadStatus,
+    NetworkPolicyStatus, NumberOrName, PolicyPeer, PolicyPort, PolicyType, Protocol, RuleStatus,
+    WorkloadSpec, WorkloadStatus,
 };
 pub use resource::{API_VERSION, Document, Resource};
 pub use schema::{components, inlined, openapi};

@@ -178,6 +178,16 @@ pub struct WorkloadStatus {
     pub conditions: Vec<Condition>,
 }
 
+/// Of a rule of a policy.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase", default)]
+pub struct RuleStatus {
+    /// Which: `ingress[0]` is the first of those that let something in.
+    pub rule: String,
+    /// Connections that it let through. Rules that say the same count together.
+    pub hits: u64,
+}
+
 /// Of a policy.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
@@ -185,9 +195,12 @@ pub struct NetworkPolicyStatus {
     /// How many workloads it is about.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subjects: Option<u64>,
-    /// Packets that its rules let through, as far as nodes have told.
+    /// Connections that its rules let through, as far as nodes have told.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hits: Option<u64>,
+    /// The same of each rule.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub rules: Vec<RuleStatus>,
     /// What is so.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,

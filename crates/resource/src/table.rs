@@ -32,7 +32,7 @@ impl Kind {
             Self::Endpoints => (&["NAME", "SERVICE", "PORTS", "READY"], &["ENDPOINTS"]),
             Self::Namespace => (&["NAME"], &[]),
             Self::NetworkPolicy => {
-                (&["NAME", "SUBJECTS", "SELECTOR", "INGRESS", "EGRESS"], &["HITS"])
+                (&["NAME", "SUBJECTS", "SELECTOR", "INGRESS", "EGRESS", "HITS"], &[])
             }
             Self::Workload => (&["NAME", "NODE", "IDENTITY"], &["PORTS"]),
         };

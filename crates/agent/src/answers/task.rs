@@ -5,7 +5,7 @@ use super::denied::Denials;
 use super::reply;
 use crate::Chain;
 use crate::switch::Switch;
-use osier_compiler::{CONTROLLER_ID, Compiler};
+use osier_compiler::{CONTROLLER_ID, Compiler, Question};
 use osier_openflow::action::PacketInReason;
 use osier_openflow::message::{AsyncConfig, AsyncMasks, Message, PacketInFormat, SwitchConfig};
 use osier_openflow::session::{
@@ -71,6 +71,9 @@ async fn answer(session: &Session, mut events: Events, switch: &Switch) {
     let mut denials = Denials::new(switch.denied().clone());
     while let Some(event) = events.recv().await {
         let Message::PacketIn2(asked) = event.message else { continue };
+        if let Some(question) = Question::decode(&asked.userdata) {
+            switch.metrics().asked(question.name());
+        }
         let look = |compiler: &Compiler| {
             denials.log(compiler, &asked);
             reply(compiler, &asked)

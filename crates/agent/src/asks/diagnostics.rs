@@ -17,6 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const LONGEST: usize = 8 << 20;
 
 pub(super) async fn gather(config: &Config, ports: &Ports, metrics: &Metrics) -> Diagnostics {
+    ports.count_switch().await;
     let bridge = config.bridge.as_str();
     let management =
         format!("unix:{}", config.ovs_run_dir.join(format!("{bridge}.mgmt")).display());

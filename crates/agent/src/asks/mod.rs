@@ -7,15 +7,16 @@ mod capture;
 mod check;
 mod connections;
 mod diagnostics;
-mod policies;
 pub mod trace;
 
+use crate::Chain;
 use crate::config::Config;
+use crate::counters::{CountError, Counters};
 use crate::link::Heard;
 use crate::metrics::Metrics;
 use crate::ports::Ports;
 use futures_util::future::BoxFuture;
-use osier_fleet::ask::{Ask, PauseState};
+use osier_fleet::ask::{Ask, PauseState, RuleHits};
 use osier_fleet::client::{Answers, Reply};
 use osier_model::NodeName;
 use osier_ovsdb::unixctl;
@@ -71,7 +72,7 @@ impl AgentAnswers {
                 let probes = self.0.probes.borrow().clone();
                 reply.send_json(&check::all(ports, &probes).await).await
             }
-            Ask::Hits => reply.send_json(&policies::hits(config, ports).await?).await,
+            Ask::Hits => reply.send_json(&hits(config, ports).await?).await,
             Ask::Connections(request) => {
                 let told = connections::connections(config, ports, &request).await?;
                 reply.send_json(&told).await
@@ -99,6 +100,17 @@ async fn pause(ports: &Ports, paused: bool) -> Result<PauseState, String> {
     done.map_err(|error| error.to_string())?;
     info!(paused, "told by the controller");
     Ok(PauseState { paused })
+}
+
+/// How often rules of policies granted something.
+async fn hits(config: &Config, ports: &Ports) -> Result<Vec<RuleHits>, String> {
+    let count = async {
+        let counters = Counters::open(config).await?;
+        let hits = counters.rules(ports.switch()).await?;
+        counters.close().await;
+        Ok(hits)
+    };
+    count.await.map_err(|error: CountError| Chain(&error).to_string())
 }
 
 /// The switch's own control socket.

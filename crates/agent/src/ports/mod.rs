@@ -24,6 +24,7 @@ pub use error::PortError;
 use crate::addresses::Addresses;
 use crate::config::Config;
 use crate::controller::Controller;
+use crate::counters;
 use crate::desired::{PodPort, host_interface};
 use crate::firewall::Firewall;
 use crate::freed::Freed;
@@ -108,6 +109,11 @@ impl Ports {
     /// The switch that they are at.
     pub fn switch(&self) -> &Switch {
         &self.0.switch
+    }
+
+    /// Asks the switch what it has counted, for metrics.
+    pub(crate) async fn count_switch(&self) {
+        counters::refresh(&self.0.config, &self.0.switch, &self.0.metrics).await;
     }
 
     /// What leaves the cluster.

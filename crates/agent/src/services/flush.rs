@@ -6,6 +6,7 @@
 
 use super::{fronts, zone_of_service};
 use crate::Chain;
+use crate::metrics::Metrics;
 use osier_model::{Candidates, Change, EndpointState, Key, Object, ServiceName, Transport, View};
 use osier_openflow::message::{CtFlush, CtTuple, Message};
 use osier_openflow::session::{Backoff, Dialer, Endpoint, Options};
@@ -140,11 +141,11 @@ struct Pending {
 
 impl Flusher {
     /// Starts the task.
-    pub(crate) fn start(management: &Path) -> Self {
+    pub(crate) fn start(management: &Path, metrics: Metrics) -> Self {
         let (orders, received) = mpsc::channel(QUEUE);
         let endpoint = Endpoint::Unix(management.to_owned());
         let dialer = Dialer::new(endpoint, Options::default(), Backoff::default());
-        tokio::spawn(forget(dialer, received));
+        tokio::spawn(forget(dialer, received, metrics));
         Self(orders)
     }
 
@@ -225,7 +226,7 @@ impl Pending {
     }
 }
 
-async fn forget(mut dialer: Dialer, mut orders: mpsc::Receiver<Order>) {
+async fn forget(mut dialer: Dialer, mut orders: mpsc::Receiver<Order>, metrics: Metrics) {
     let mut pending = Pending::default();
     let mut next = pending.next(&mut orders).await;
     while next.is_some() {
@@ -237,6 +238,7 @@ async fn forget(mut dialer: Dialer, mut orders: mpsc::Receiver<Order>) {
                 next = Some(ways);
                 break;
             }
+            metrics.forgot(ways.len());
             next = pending.next(&mut orders).await;
         }
         session.close().await;

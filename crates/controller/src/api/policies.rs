@@ -1,14 +1,22 @@
-//! What policies say of a connection, from the model: no packet is sent, no node is asked.
+//! What policies say of a connection, from the model: no packet is sent, no node is asked. And what they
+//! did, which nodes tell.
 
 use super::error::ApiError;
 use super::{Api, agents, json};
 use axum::Json;
 use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
-use osier_model::{DeviceName, Identity, Key, NodeName, Object, Party, Talk, Transport, Verdict};
-use serde::Deserialize;
+use osier_fleet::ask::{Ask, RuleHits};
+use osier_model::{
+    DeviceName, Identity, Key, NodeName, Object, Party, PolicyName, RuleRef, Talk, Transport,
+    Verdict,
+};
+use osier_resource::RuleStatus;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 
 /// A connection that is asked about.
 #[derive(Debug, Deserialize)]
@@ -20,6 +28,14 @@ struct Question {
     protocol: Option<Transport>,
     #[serde(default)]
     port: Option<u16>,
+}
+
+/// What a policy did.
+#[derive(Debug, Default, Serialize)]
+struct Done {
+    /// Connections that its rules let through.
+    hits: u64,
+    rules: Vec<RuleStatus>,
 }
 
 /// One side, as it was found.
@@ -57,6 +73,23 @@ pub(super) async fn test(api: &Api, request: Request) -> Result<Response, ApiErr
     Ok(Json(answer).into_response())
 }
 
+/// How often rules let something through, by policy, over all nodes.
+pub(super) async fn hits(api: &Arc<Api>) -> Result<Response, ApiError> {
+    let nodes = api.engine.hub().node_names();
+    let (told, unanswered) = agents::ask_all::<Vec<RuleHits>>(api, nodes, &Ask::Hits).await;
+    let mut rules: BTreeMap<RuleRef, u64> = BTreeMap::new();
+    for RuleHits { rule, connections } in told.into_iter().flat_map(|(_, told)| told) {
+        *rules.entry(rule).or_default() += connections;
+    }
+    let mut policies: BTreeMap<PolicyName, Done> = BTreeMap::new();
+    for (RuleRef { policy, direction, index }, hits) in rules {
+        let done = policies.entry(policy).or_default();
+        done.hits += hits;
+        done.rules.push(RuleStatus { rule: format!("{direction}[{index}]"), hits });
+    }
+    Ok(Json(json!({"policies": policies, "unanswered": unanswered})).into_response())
+}
+
 fn shown(side: &Side) -> Value {
     let address = Some(side.party.address).filter(|address| !address.is_unspecified());
     json!({"name": side.name, "identity": side.party.identity, "address": address})
@@ -70,7 +103,7 @@ fn said(direction: &str, verdict: &Verdict) -> String {
             format!("allowed by {}", rules.join(", "))
         }
         Verdict::Denied(policies) => {
-            let names: Vec<&str> = policies.iter().map(osier_model::PolicyName::as_str).collect();
+            let names: Vec<&str> = policies.iter().map(PolicyName::as_str).collect();
             format!("{direction} is denied: no rule of {} allows it", names.join(", "))
         }
     }

@@ -173,6 +173,7 @@ fn of_cluster() -> Vec<Route> {
     let pods = |State(api): On| async move { pods::list(&api) };
     let check = |State(api): On| async move { agents::check(&api).await };
     let trace = |State(api): On, r: Request| async move { agents::trace(&api, r).await };
+    let hits = |State(api): On| async move { policies::hits(&api).await };
     let flows = |State(api): On, r: Request| async move { flows::list(&api, r).await };
     let test = |State(api): On, r: Request| async move { policies::test(&api, r).await };
     let token = |State(api): On, Path(name): Path<String>, r: Request| async move {
@@ -224,6 +225,12 @@ fn of_cluster() -> Vec<Route> {
             READ,
             "Whether policies let a connection be, and which rules",
             post(test),
+        ),
+        Route::new(
+            ("get", at("/policy/hits")),
+            READ,
+            "How many connections rules of policies let through",
+            get(hits),
         ),
         Route::new(("post", at("/nodes/{name}/token")), MODEL, "Let a node join", post(token)),
         Route::new(("post", at("/nodes/{name}/pause")), WRITE, "Stop reconciling", post(pause)),

@@ -9,7 +9,7 @@ use osier_testbed::wait_until;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Stdio};
 use std::thread;
@@ -179,6 +179,7 @@ fn connections_are_told_with_names_verdicts_and_rules() {
     filtered(&cluster, from);
     people(&cluster);
     followed(&cluster, &listener);
+    counted(&cluster);
     denied(&cluster, &db);
     unanswered(&mut cluster);
 }
@@ -231,6 +232,62 @@ fn followed(cluster: &Cluster, listener: &TcpListener) {
     drop((stream, accepted));
     let changed = follower.until("changed", port);
     assert_ne!(changed["state"], "ESTABLISHED", "{changed:#}");
+}
+
+/// Packets that flows of a table and a rule have counted, as the switch's own tool has it.
+fn dumped_hits(cluster: &Cluster, node: &str) -> u64 {
+    let line = format!("exec {node} -- ovs-ofctl -O OpenFlow15 dump-flows br-int table=244");
+    let said = cluster.world.succeeds(&line);
+    let granted = said.lines().filter(|line| line.contains("conj_id="));
+    let packets = granted.filter_map(|line| {
+        let rest = line.split("n_packets=").nth(1)?;
+        rest.split(',').next()?.parse::<u64>().ok()
+    });
+    packets.sum()
+}
+
+/// What a node's agent tells Prometheus.
+fn metrics(cluster: &Cluster, node: &str) -> String {
+    let page = within(cluster, node, || {
+        let mut stream = TcpStream::connect("127.0.0.1:9476")?;
+        stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n")?;
+        io::read_to_string(stream)
+    });
+    page.unwrap()
+}
+
+/// Connections are counted by the rule that let them through: in tables, in words, and for Prometheus.
+fn counted(cluster: &Cluster) {
+    // The switch is up to a second late.
+    let hits = wait_until("two connections to be counted", PATIENCE, || {
+        match dumped_hits(cluster, "n2") {
+            hits if hits >= 2 => Ok(hits),
+            hits => Err(hits.to_string()),
+        }
+    });
+    let hits = hits.unwrap();
+    let output = cluster.osier("get policies -o json");
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let status = &told["items"][0]["status"];
+    assert_eq!(status["hits"], hits, "{told:#}");
+    assert_eq!(status["rules"][1], serde_json::json!({"rule": "ingress[1]", "hits": hits}));
+    let table = all(&cluster.osier("get policies"));
+    assert!(table.contains("HITS"), "{table}");
+    let described = all(&cluster.osier("describe netpol test:db"));
+    for words in [": 0 hits", &format!(": {hits} hits")] {
+        assert!(described.contains(words), "{words}: {described}");
+    }
+    let metrics = metrics(cluster, "n2");
+    for line in [
+        &format!(
+            "osier_agent_policy_rule_connections_total{{policy=\"test:db\",rule=\"ingress[1]\"}} {hits}\n"
+        ),
+        "osier_agent_services 1\n",
+        "osier_agent_service_endpoints 1\n",
+        "osier_agent_switch_answers 1\n",
+    ] {
+        assert!(metrics.contains(line), "{line}: {metrics}");
+    }
 }
 
 /// What policies deny is told for a while, if the fabric says that it is to be logged.

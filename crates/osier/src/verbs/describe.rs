@@ -1,6 +1,6 @@
 //! `osier describe`: a resource in plain words, with what belongs to it.
 
-use super::asking;
+use super::{asking, hits};
 use crate::client::answers::Status;
 use crate::client::{Client, Connection};
 use crate::kinds;
@@ -38,12 +38,20 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     asking(&arguments.connection, async |client| {
-        let value = client.object(arguments.kind, &arguments.name).await?;
+        let mut value = client.object(arguments.kind, &arguments.name).await?;
+        if arguments.kind == Kind::NetworkPolicy {
+            hits::fill(client, std::slice::from_mut(&mut value)).await?;
+        }
         let resource = Resource::from_value(&value).context(
             "this version cannot read it: `osier get ... -o yaml` shows it, `osier check` compares \
              versions",
         )?;
-        let related = related(client, &resource).await?;
+        let mut related = related(client, &resource).await?;
+        for (_, kind, items) in &mut related.resources {
+            if *kind == Kind::NetworkPolicy {
+                hits::fill(client, items).await?;
+            }
+        }
         let text = draw(&resource, &related, OffsetDateTime::now_utc(), Paint::for_output());
         std::io::stdout().write_all(text.as_bytes())?;
         Ok(ExitCode::SUCCESS)

@@ -1,5 +1,6 @@
 //! `osier flows`: connections as the switches track them.
 
+use super::hits::Unanswered;
 use super::trace::port_name;
 use super::{asking, verdict};
 use crate::client::{Client, ClientError, Connection};
@@ -99,12 +100,6 @@ struct Answer {
     left_out: u64,
     #[serde(default)]
     unanswered: Vec<Unanswered>,
-}
-
-/// A node that was asked in vain.
-#[derive(Debug, Deserialize)]
-struct Unanswered {
-    problem: String,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {

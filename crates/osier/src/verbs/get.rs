@@ -1,6 +1,6 @@
 //! `osier get`: resources as a table, or whole.
 
-use super::{asking, pods};
+use super::{asking, hits, pods};
 use crate::client::answers::{Event, EventKind};
 use crate::client::{Client, Connection, Follower, Listing, News};
 use crate::kinds::{self, What};
@@ -72,7 +72,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     };
     asking(&arguments.connection, async |client| {
         let mut printer = Printer::new(kind, arguments.form, false);
-        let listing = found(client, kind, arguments).await?;
+        let mut listing = found(client, kind, arguments).await?;
+        if kind == Kind::NetworkPolicy && arguments.form != Form::Name {
+            hits::fill(client, &mut listing.items).await?;
+        }
         let is_one = arguments.names.len() == 1;
         printer.print_all(&listing.items, is_one)?;
         if arguments.watch {

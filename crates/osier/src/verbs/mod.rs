@@ -14,6 +14,7 @@ mod delete;
 mod describe;
 mod flows;
 mod get;
+mod hits;
 mod install_cni;
 mod lab;
 mod man;

@@ -36,6 +36,13 @@ impl Client {
         Ok(parse_connections(&self.call("dpctl/dump-conntrack", &arguments).await?)?)
     }
 
+    /// How many connections are tracked (`dpctl/ct-get-nconns`).
+    pub async fn connection_count(&self) -> Result<u64, CommandError> {
+        let text = self.call("dpctl/ct-get-nconns", &[]).await?;
+        let wrong = || TextError::new("dpctl/ct-get-nconns", 1, "a number", &text);
+        Ok(text.trim().parse().map_err(|_| wrong())?)
+    }
+
     /// Forgets tracked connections.
     pub async fn flush_connections(&self, which: &Flush) -> Result<(), CallError> {
         let arguments = which.arguments();

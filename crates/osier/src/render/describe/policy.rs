@@ -13,24 +13,34 @@ pub(super) fn facts(spec: &NetworkPolicySpec, status: &NetworkPolicyStatus, fact
     };
     facts.say("About", about);
     if let Some(hits) = status.hits {
-        facts.say("Hits", hits.to_string());
+        facts.say("Hits", format!("{hits} connections were let through"));
     }
     let is_said = |of| spec.policy_types.contains(&of);
     let none = spec.policy_types.is_empty();
     if none || is_said(PolicyType::Ingress) {
         let rules = spec.ingress.iter().map(|rule| rule_in_words("from", &rule.from, &rule.ports));
-        say("May come in", rules, facts);
+        say(("May come in", "ingress"), rules, status, facts);
     }
     if (none && !spec.egress.is_empty()) || is_said(PolicyType::Egress) {
         let rules = spec.egress.iter().map(|rule| rule_in_words("to", &rule.to, &rule.ports));
-        say("May go out", rules, facts);
+        say(("May go out", "egress"), rules, status, facts);
     }
 }
 
-fn say(heading: &'static str, rules: impl Iterator<Item = String>, facts: &mut Facts) {
+fn say(
+    (heading, direction): (&'static str, &str),
+    rules: impl Iterator<Item = String>,
+    status: &NetworkPolicyStatus,
+    facts: &mut Facts,
+) {
     let mut is_empty = true;
     for (i, rule) in rules.enumerate() {
-        facts.say(heading, format!("[{i}] {rule}"));
+        let name = format!("{direction}[{i}]");
+        let hits = status.rules.iter().find(|rule| rule.rule == name).map(|rule| match rule.hits {
+            1 => ": 1 hit".to_owned(),
+            hits => format!(": {hits} hits"),
+        });
+        facts.say(heading, format!("[{i}] {rule}{}", hits.unwrap_or_default()));
         is_empty = false;
     }
     if is_empty {
