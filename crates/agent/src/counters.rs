@@ -10,10 +10,12 @@ use crate::metrics::{Metrics, SwitchCounts};
 use crate::switch::Switch;
 use osier_compiler::pipeline::{POLICIES, Table};
 use osier_compiler::{Compiler, CookieRange, PIPELINE, Question, RULES, SERVICES};
-use osier_fleet::ask::RuleHits;
-use osier_model::{Direction, RuleRef};
+use osier_fleet::ask::{Counted, RuleHits};
+use osier_model::{Direction, RuleRef, ServiceName};
 use osier_openflow::action::Action;
+use osier_openflow::field::Field;
 use osier_openflow::flow::Flow;
+use osier_openflow::instruction::Instructions;
 use osier_openflow::message::{FlowRequest, MultipartRequest, ReplyBody};
 use osier_openflow::session::{ConnectError, Endpoint, Options, RequestError, Session};
 use std::collections::BTreeMap;
@@ -66,6 +68,17 @@ async fn counts(config: &Config, switch: &Switch) -> Result<SwitchCounts, CountE
     };
     counters.close().await;
     Ok(counts)
+}
+
+/// What a Service's flows have counted.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Led {
+    /// Packets that began connections.
+    pub(crate) begun: u64,
+    /// Packets that were refused.
+    pub(crate) refused: u64,
+    /// All that went through, if the fabric says that it is counted.
+    pub(crate) counted: Counted,
 }
 
 /// A switch that is asked.
@@ -132,6 +145,28 @@ impl Counters {
         Ok(denied)
     }
 
+    /// What each Service's flows have counted.
+    pub(crate) async fn services(
+        &self,
+        switch: &Switch,
+    ) -> Result<BTreeMap<ServiceName, Led>, CountError> {
+        let mut counted: BTreeMap<u64, Led> = BTreeMap::new();
+        for table in [Table::Service, Table::Account] {
+            let count = |flow: Flow, packets, bytes| {
+                counted.entry(flow.cookie).or_default().add(&flow, Counted { packets, bytes });
+            };
+            self.flows(table, SERVICES, count).await?;
+        }
+        let told = |compiler: &Compiler| {
+            let told = compiler.service_cookies().filter_map(|(name, cookie)| {
+                let led = counted.get(&cookie)?;
+                Some((name.clone(), led.clone()))
+            });
+            told.collect()
+        };
+        Ok(switch.with_compiler(told).await)
+    }
+
     /// Packets that began connections to Services, refused ones included.
     async fn begun(&self) -> Result<u64, CountError> {
         let mut begun = 0;
@@ -162,6 +197,27 @@ impl Counters {
             }
         }
         Ok(())
+    }
+}
+
+// === impl Led ===
+
+impl Led {
+    fn add(&mut self, flow: &Flow, seen: Counted) {
+        if is_asked(flow, Question::Reject) {
+            self.refused += seen.packets;
+            return;
+        }
+        // Whom no range of sources names is dropped.
+        if flow.instructions == Instructions::drop() {
+            return;
+        }
+        self.counted.packets += seen.packets;
+        self.counted.bytes += seen.bytes;
+        // Flows that only count look at what a connection was begun to.
+        if flow.matching.get_u128(Field::CT_TP_DST).is_none() {
+            self.begun += seen.packets;
+        }
     }
 }
 

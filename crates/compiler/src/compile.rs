@@ -189,6 +189,12 @@ impl Compiler {
         self.policies.numbers().map(move |rule| (rule, cookie(rule)))
     }
 
+    /// All Services, with the cookies of their flows.
+    pub fn service_cookies(&self) -> impl Iterator<Item = (&ServiceName, u64)> {
+        let cookie = |name: &ServiceName| self.cookie(&Key::Service(name.clone()).into());
+        self.view.services().keys().map(move |name| (name, cookie(name)))
+    }
+
     /// Services whose flows depend on an object; on this node they all do.
     fn services_touched(&self, key: &Key, moved: bool) -> Vec<ServiceName> {
         match key {
@@ -331,7 +337,7 @@ impl Compiler {
             }
             Owner::Shared(shared) => {
                 if self.services.is_used(shared) {
-                    track::shared(out, shared, self.local);
+                    track::shared(out, shared, self.local, self.view.fabric().accounting);
                 }
             }
             Owner::Article(article) => self.emit_article(article, out),

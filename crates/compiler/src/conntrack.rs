@@ -166,6 +166,15 @@ impl Rule {
         self.masked(Field::CT_MARK, value, mask)
     }
 
+    /// Its connection was begun to this address and port, whatever it is to now.
+    pub(crate) fn begun_to(self, address: IpAddr, transport: Transport, port: u16) -> Self {
+        let field = if address.is_ipv4() { Field::CT_NW_DST } else { Field::CT_IPV6_DST };
+        self.ip(address)
+            .eq(field, address)
+            .eq(Field::CT_NW_PROTO, transport.number())
+            .eq(Field::CT_TP_DST, port)
+    }
+
     /// The connection tracker has not seen it.
     pub(crate) fn untracked(self) -> Self {
         self.masked(Field::CT_STATE, 0_u32, state::TRACKED)

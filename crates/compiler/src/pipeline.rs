@@ -70,6 +70,8 @@ tables! {
     Affinity = 26 "affinity" Miss::Drop;
     /// To an endpoint of a Service that keeps its clients, which is learned.
     Endpoint = 27 "endpoint" Miss::Drop;
+    /// What endpoints of Services answer, counted by Service where the fabric says so.
+    Account = 28 "account" Miss::Continue(Table::GatewayMac);
     /// What came through the tunnel, by its key.
     TunnelIn = 36 "tunnel-in" Miss::Drop;
     /// ARP: requests are answered here, replies are forwarded.

@@ -2,7 +2,6 @@
 
 use crate::world::node::{NoTunnel, NodeSeen, TUNNEL_ADDRESS};
 use ipnet::IpNet;
-use osier_model::{PolicyMode, Tunnel};
 use osier_resource::{
     Document, FabricSpec, FabricStatus, Kind, Metadata, NetworkSpec, NetworkStatus, NodeSpec,
     NodeStatus, Resource, RouterSpec, RouterStatus,
@@ -69,17 +68,9 @@ pub(crate) fn node(
 }
 
 /// What holds for the whole cluster.
-pub(crate) fn fabric(
-    tunnel: Tunnel,
-    cluster: Vec<IpNet>,
-    services: Vec<IpNet>,
-    policy: PolicyMode,
-) -> Resource {
-    Resource::Fabric(Document {
-        metadata: Metadata::named(Kind::THE_FABRIC),
-        spec: FabricSpec { tunnel, cluster, services, policy },
-        status: FabricStatus::default(),
-    })
+pub(crate) fn fabric(spec: FabricSpec) -> Resource {
+    let (metadata, status) = (Metadata::named(Kind::THE_FABRIC), FabricStatus::default());
+    Resource::Fabric(Document { metadata, spec, status })
 }
 
 /// The network of pods and its router.

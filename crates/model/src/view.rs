@@ -44,6 +44,9 @@ pub struct Fabric {
     /// How policies are applied.
     #[serde(skip_serializing_if = "PolicyMode::is_default")]
     pub policy: PolicyMode,
+    /// Packets and bytes of Services are counted: by two flows more for each of their addresses and ports.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub accounting: bool,
 }
 
 /// How policies are applied.

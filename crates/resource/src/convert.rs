@@ -4,7 +4,7 @@ use crate::kind::port_key;
 use crate::parse::Fault;
 use crate::policy;
 use crate::resource::{Document, Resource};
-use crate::spec::{NetworkSpec, NodeSpec, PortSpec};
+use crate::spec::{FabricSpec, NetworkSpec, NodeSpec, PortSpec};
 use crate::status::{NetworkStatus, NodeStatus, PortStatus};
 use osier_model::{
     DeviceName, Fabric, Mac, NamespaceName, Network, NetworkName, Node, NodeName, Object,
@@ -105,8 +105,8 @@ impl Resource {
         Ok(match self {
             Self::Fabric(Document { spec, .. }) => {
                 let (cluster, services) = (spec.cluster.clone(), spec.services.clone());
-                let (tunnel, policy) = (spec.tunnel, spec.policy);
-                Modelled::Fabric(Fabric { tunnel, cluster, services, policy })
+                let FabricSpec { tunnel, policy, accounting, .. } = *spec;
+                Modelled::Fabric(Fabric { tunnel, cluster, services, policy, accounting })
             }
             Self::Pool(Document { spec, .. }) => Modelled::Pool(Pool {
                 name: name!(PoolName),

@@ -33,6 +33,10 @@ pub struct FabricSpec {
     #[serde(default, skip_serializing_if = "PolicyMode::is_default")]
     #[schemars(with = "leaf::PolicyMode")]
     pub policy: PolicyMode,
+    /// Packets and bytes of Services are counted, for `osier top services`: by two flows more for each of
+    /// their addresses and ports.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub accounting: bool,
 }
 
 /// A machine with a switch.

@@ -7,6 +7,7 @@ mod capture;
 mod check;
 mod connections;
 mod diagnostics;
+mod services;
 pub mod trace;
 
 use crate::Chain;
@@ -73,6 +74,7 @@ impl AgentAnswers {
                 reply.send_json(&check::all(ports, &probes).await).await
             }
             Ask::Hits => reply.send_json(&hits(config, ports).await?).await,
+            Ask::Services => reply.send_json(&services::traffic(config, ports).await?).await,
             Ask::Connections(request) => {
                 let told = connections::connections(config, ports, &request).await?;
                 reply.send_json(&told).await

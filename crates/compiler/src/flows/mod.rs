@@ -37,6 +37,8 @@ pub(crate) mod priority {
     pub(crate) const HIGH: u16 = 120;
     /// Connections that are known already, and packets that belong to none.
     pub(crate) const KNOWN: u16 = 140;
+    /// The same, by Service.
+    pub(crate) const COUNTED: u16 = 145;
     pub(crate) const INVALID: u16 = 150;
 
     /// Of a route: Netvirt's ten, and a point for each bit.

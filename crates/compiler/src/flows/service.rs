@@ -5,7 +5,7 @@
 use super::balance::{self, Choice, Door};
 use super::node::own_addresses;
 use super::priority;
-use crate::conntrack::{fields, zone_of};
+use crate::conntrack::{fields, state, zone_of};
 use crate::pipeline::Table;
 use crate::plan::{Emitter, Rule};
 use crate::question::Question;
@@ -54,6 +54,9 @@ impl Ways<'_> {
     fn flows(&self, out: &mut Emitter) {
         let Service { addresses, external, balanced, source_ranges, .. } = self.service;
         let of_family = |a: &&IpAddr| a.is_ipv6() == self.ipv6;
+        if self.scene.view.fabric().accounting {
+            self.count(out);
+        }
         let (internal, outward) = (self.service.internal_traffic, self.service.external_traffic);
         let mut needed = Vec::new();
         for address in addresses.iter().filter(of_family) {
@@ -85,6 +88,25 @@ impl Ways<'_> {
             if let Some(choice) = self.choice(locality) {
                 balance::groups(out, &choice);
             }
+        }
+    }
+
+    /// Counts what goes through connections that are there: what begins one is counted by what leads it.
+    fn count(&self, out: &mut Emitter) {
+        let Service { addresses, external, balanced, .. } = self.service;
+        let ServicePort { transport, port, node_port, .. } = *self.port;
+        let known = addresses.iter().chain(external).chain(balanced).map(|a| (*a, port));
+        let at_nodes = node_port.map(|port| (node_port_address(self.ipv6), port));
+        let of_family = known.chain(at_nodes).filter(|(a, _)| a.is_ipv6() == self.ipv6);
+        for (address, port) in of_family {
+            let counts = |table, priority, state| {
+                let rule = Rule::new(table, priority).when(Register::VRF, self.scene.vrf.0);
+                rule.tracked(state).begun_to(address, transport, port)
+            };
+            let asks = counts(Table::Service, priority::COUNTED, state::DESTINATION_TRANSLATED);
+            out.add(asks.load(Register::FROM_SERVICE, 1_u8).to(Table::Route));
+            let answers = counts(Table::Account, priority::NORMAL, state::ANSWER);
+            out.add(answers.to(Table::GatewayMac));
         }
     }
 

@@ -47,9 +47,10 @@ pub(crate) fn fabric(out: &mut Emitter, ranges: &[IpNet]) {
 }
 
 /// What several Services share.
-pub(crate) fn shared(out: &mut Emitter, shared: &Use, local: LocalPorts) {
+pub(crate) fn shared(out: &mut Emitter, shared: &Use, local: LocalPorts, accounting: bool) {
+    let answered = if accounting { Table::Account } else { Table::GatewayMac };
     match *shared {
-        Use::Router(vrf) => router(out, vrf),
+        Use::Router(vrf) => router(out, vrf, answered),
         Use::Address(vrf, address) => {
             to_services(out, vrf, address.into());
             if NODE_PORT_ADDRESSES.contains(&address) {
@@ -69,7 +70,7 @@ pub(crate) fn shared(out: &mut Emitter, shared: &Use, local: LocalPorts) {
                     .eq(Field::ETH_TYPE, if ipv6 { IPV6 } else { IPV4 })
                     .eq(Field::IP_PROTO, protocol)
                     .eq(source, port)
-                    .then(look_up(zone_of(vrf), Table::GatewayMac)),
+                    .then(look_up(zone_of(vrf), answered)),
             );
         }
     }
@@ -89,7 +90,7 @@ fn answer(vrf: VrfId) -> Rule {
 }
 
 /// Errors are about packets of whatever port, and only a whole packet tells its ports.
-fn router(out: &mut Emitter, vrf: VrfId) {
+fn router(out: &mut Emitter, vrf: VrfId, answered: Table) {
     for (family, protocol, field, kinds) in ERRORS {
         for kind in kinds {
             out.add(
@@ -97,14 +98,14 @@ fn router(out: &mut Emitter, vrf: VrfId) {
                     .eq(Field::ETH_TYPE, family)
                     .eq(Field::IP_PROTO, protocol)
                     .eq(field, *kind)
-                    .then(look_up(zone_of(vrf), Table::GatewayMac)),
+                    .then(look_up(zone_of(vrf), answered)),
             );
         }
         out.add(
             answer(vrf)
                 .eq(Field::ETH_TYPE, family)
                 .masked(Field::IP_FRAG, 1_u8, 1_u8)
-                .then(look_up(zone_of(vrf), Table::GatewayMac)),
+                .then(look_up(zone_of(vrf), answered)),
         );
     }
 }

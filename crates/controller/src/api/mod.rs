@@ -18,6 +18,7 @@ mod routes;
 mod selector;
 mod serve;
 mod services;
+mod traffic;
 mod watch;
 
 pub(crate) use error::{ApiError, Code};

@@ -4,7 +4,8 @@ use super::error::ApiError;
 use super::guard::{Access, Guarded, guard};
 use super::resources::{ChangeQuery, ListQuery};
 use super::{
-    Api, BASE, agents, bulk, flows, nodes, openapi, pods, policies, query, resources, watch,
+    Api, BASE, agents, bulk, flows, nodes, openapi, pods, policies, query, resources, traffic,
+    watch,
 };
 use crate::credentials::Role;
 use axum::Json;
@@ -74,6 +75,7 @@ pub(super) fn routes() -> Vec<Route> {
     let mut routes = about();
     routes.extend(Kind::ALL.into_iter().flat_map(of_kind));
     routes.extend(of_cluster());
+    routes.extend(of_switches());
     routes
 }
 
@@ -171,11 +173,6 @@ fn of_cluster() -> Vec<Route> {
     let status = |State(api): On| async move { nodes::status(&api).await };
     let backup = |State(api): On| async move { nodes::backup(&api).await };
     let pods = |State(api): On| async move { pods::list(&api) };
-    let check = |State(api): On| async move { agents::check(&api).await };
-    let trace = |State(api): On, r: Request| async move { agents::trace(&api, r).await };
-    let hits = |State(api): On| async move { policies::hits(&api).await };
-    let flows = |State(api): On, r: Request| async move { flows::list(&api, r).await };
-    let test = |State(api): On, r: Request| async move { policies::test(&api, r).await };
     let token = |State(api): On, Path(name): Path<String>, r: Request| async move {
         nodes::token(&api, &name, r).await
     };
@@ -207,6 +204,31 @@ fn of_cluster() -> Vec<Route> {
         ),
         Route::new(("get", at("/pods")), READ, "Pods, and how their ports are", get(pods)),
         Route::new(("post", at("/backup")), MODEL, "Copy the store, beside it", post(backup)),
+        Route::new(("post", at("/nodes/{name}/token")), MODEL, "Let a node join", post(token)),
+        Route::new(("post", at("/nodes/{name}/pause")), WRITE, "Stop reconciling", post(pause)),
+        Route::new(("post", at("/nodes/{name}/resume")), WRITE, "Reconcile again", post(resume)),
+        Route::new(
+            ("get", at("/nodes/{name}/diagnostics")),
+            READ,
+            "What a node's switch and agent have",
+            get(diagnostics),
+        ),
+        // Packets are other people's.
+        Route::new(("get", at("/ports/{name}/capture")), WRITE, "Packets of a port", get(capture))
+            .query(&["seconds", "count", "snaplen", "filter"]),
+    ]
+}
+
+/// Of what switches do: nodes are asked, or the model is.
+fn of_switches() -> Vec<Route> {
+    let at = |path: &str| format!("{BASE}{path}");
+    let check = |State(api): On| async move { agents::check(&api).await };
+    let trace = |State(api): On, r: Request| async move { agents::trace(&api, r).await };
+    let hits = |State(api): On| async move { policies::hits(&api).await };
+    let traffic = |State(api): On| async move { traffic::services(&api).await };
+    let flows = |State(api): On, r: Request| async move { flows::list(&api, r).await };
+    let test = |State(api): On, r: Request| async move { policies::test(&api, r).await };
+    vec![
         Route::new(("get", at("/check")), READ, "Look for what is wrong", get(check)),
         Route::new(
             ("post", at("/trace")),
@@ -227,23 +249,17 @@ fn of_cluster() -> Vec<Route> {
             post(test),
         ),
         Route::new(
+            ("get", at("/traffic/services")),
+            READ,
+            "Connections and bytes of Services, summed over nodes",
+            get(traffic),
+        ),
+        Route::new(
             ("get", at("/policy/hits")),
             READ,
             "How many connections rules of policies let through",
             get(hits),
         ),
-        Route::new(("post", at("/nodes/{name}/token")), MODEL, "Let a node join", post(token)),
-        Route::new(("post", at("/nodes/{name}/pause")), WRITE, "Stop reconciling", post(pause)),
-        Route::new(("post", at("/nodes/{name}/resume")), WRITE, "Reconcile again", post(resume)),
-        Route::new(
-            ("get", at("/nodes/{name}/diagnostics")),
-            READ,
-            "What a node's switch and agent have",
-            get(diagnostics),
-        ),
-        // Packets are other people's.
-        Route::new(("get", at("/ports/{name}/capture")), WRITE, "Packets of a port", get(capture))
-            .query(&["seconds", "count", "snaplen", "filter"]),
     ]
 }
 

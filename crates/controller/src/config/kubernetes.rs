@@ -20,6 +20,8 @@ pub struct KubernetesConfig {
     pub tunnel: Tunnel,
     /// How policies are applied.
     pub policy: PolicyMode,
+    /// Whether packets and bytes of Services are counted.
+    pub accounting: bool,
     /// Addresses of all pods; none: what the nodes have.
     pub cluster_cidrs: Vec<IpNet>,
     /// Where nodes' addresses for pods come from.

@@ -172,7 +172,7 @@ impl Answers for Oracle {
                     };
                     reply.send_json(&[check]).await
                 }
-                Ask::Hits => reply.send_json(&[(); 0]).await,
+                Ask::Hits | Ask::Services => reply.send_json(&[(); 0]).await,
                 Ask::Connections(_) => reply.send_json(&TrackedConnections::default()).await,
             };
             sent.map_err(|error| error.to_string())

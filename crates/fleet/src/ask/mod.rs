@@ -7,6 +7,7 @@ mod connection;
 mod node;
 mod packet;
 mod policy;
+mod service;
 mod trace;
 
 pub use connection::{
@@ -16,6 +17,7 @@ pub use connection::{
 pub use node::{Check, CheckResult, Diagnostics, PauseState};
 pub use packet::{Packet, Protocol};
 pub use policy::RuleHits;
+pub use service::ServiceTraffic;
 pub use trace::{Outcome, TraceFrom, TraceRequest, TraceStep, Traced, Transit, chosen};
 
 use osier_model::PortKey;
@@ -39,6 +41,8 @@ pub enum Ask {
     Check,
     /// How often rules of policies granted something: a list of [`RuleHits`].
     Hits,
+    /// What came to Services by this node: a list of [`ServiceTraffic`].
+    Services,
     /// What the switch tracks, and what was denied lately: [`TrackedConnections`].
     Connections(ConnectionsRequest),
 }

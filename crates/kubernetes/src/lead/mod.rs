@@ -32,7 +32,7 @@ use news::{News, Pending, Watched};
 use osier_controller::config::{Config, KubernetesConfig};
 use osier_controller::{Controller, Engine, Metrics, NodeStates, kept_authority, kept_pause};
 use osier_model::NodeName;
-use osier_resource::Kind;
+use osier_resource::{FabricSpec, Kind};
 use osier_store::{Epoch, History, Memory, Position, Revision, Store, Transaction};
 use policies::Policies;
 use services::Services;
@@ -319,8 +319,9 @@ impl Leader {
             cluster = ipnet::IpNet::aggregate(&cluster);
         }
         let services = self.service_prefixes(&cluster);
-        let KubernetesConfig { tunnel, policy, .. } = self.setup.kubernetes;
-        self.mirror.want(plan::fabric(tunnel, cluster, services, policy));
+        let KubernetesConfig { tunnel, policy, accounting, .. } = self.setup.kubernetes;
+        let fabric = FabricSpec { tunnel, cluster, services, policy, accounting };
+        self.mirror.want(plan::fabric(fabric));
         for resource in plan::pods() {
             self.mirror.want(resource);
         }

@@ -9,7 +9,7 @@ use osier_testbed::wait_until;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Stdio};
 use std::thread;
@@ -46,6 +46,11 @@ apiVersion: osier.dev/v1alpha1
 kind: Service
 metadata: {name: \"test:front\"}
 spec: {addresses: [10.99.0.10], ports: [{port: 80}]}
+---
+apiVersion: osier.dev/v1alpha1
+kind: Service
+metadata: {name: \"test:empty\"}
+spec: {addresses: [10.99.0.11], ports: [{port: 80}]}
 ---
 apiVersion: osier.dev/v1alpha1
 kind: Endpoints
@@ -180,6 +185,8 @@ fn connections_are_told_with_names_verdicts_and_rules() {
     people(&cluster);
     followed(&cluster, &listener);
     counted(&cluster);
+    log_and_count(&cluster);
+    used(&cluster, &listener);
     denied(&cluster, &db);
     unanswered(&mut cluster);
 }
@@ -282,7 +289,7 @@ fn counted(cluster: &Cluster) {
         &format!(
             "osier_agent_policy_rule_connections_total{{policy=\"test:db\",rule=\"ingress[1]\"}} {hits}\n"
         ),
-        "osier_agent_services 1\n",
+        "osier_agent_services 2\n",
         "osier_agent_service_endpoints 1\n",
         "osier_agent_switch_answers 1\n",
     ] {
@@ -290,15 +297,77 @@ fn counted(cluster: &Cluster) {
     }
 }
 
-/// What policies deny is told for a while, if the fabric says that it is to be logged.
-fn denied(cluster: &Cluster, db: &str) {
+/// The fabric says that denied connections are logged, and Services' bytes counted.
+fn log_and_count(cluster: &Cluster) {
     let output = cluster.osier("get fabric -o json");
     let mut fabrics: Value = serde_json::from_slice(&output.stdout).unwrap();
     let fabric = &mut fabrics["items"][0];
     fabric["spec"]["policy"] = serde_json::json!({"log": true});
+    fabric["spec"]["accounting"] = true.into();
     fabric.as_object_mut().unwrap().remove("status");
     cluster.apply(&fabric.to_string());
     cluster.converges();
+    wait_until("flows that count", PATIENCE, || {
+        let said = dumped_flows(cluster, "n1");
+        said.contains("ct_nw_dst=10.99.0.10").then_some(()).ok_or(said)
+    })
+    .unwrap();
+}
+
+/// Flows that lead to Services, and that count what goes through.
+fn dumped_flows(cluster: &Cluster, node: &str) -> String {
+    let tables = [24, 28].map(|table| {
+        let dump = format!("ovs-ofctl -O OpenFlow15 dump-flows br-int table={table}");
+        cluster.world.succeeds(&format!("exec {node} -- {dump}"))
+    });
+    tables.concat()
+}
+
+/// What came to Services, by the switches' own counters.
+fn used(cluster: &Cluster, listener: &TcpListener) {
+    const SENT: usize = 100_000;
+    let mut asking = connected(cluster, "web", "10.99.0.10:80");
+    let (mut answering, _) = listener.accept().unwrap();
+    let writing = thread::spawn(move || {
+        asking.write_all(&vec![0; SENT]).unwrap();
+        asking
+    });
+    answering.read_exact(&mut vec![0; SENT]).unwrap();
+    answering.write_all(b"!").unwrap();
+    let mut asking = writing.join().unwrap();
+    asking.read_exact(&mut [0]).unwrap();
+    // Nobody is behind this one.
+    assert!(connect(cluster, "web", "10.99.0.11:80").is_err());
+    let front = wait_until("the same counters as the switch's tool shows", PATIENCE, || {
+        let output = cluster.osier("top services -o json");
+        let told: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        let of = |name: &str| {
+            let items = told["items"].as_array().into_iter().flatten();
+            items.into_iter().find(|item| item["service"] == name).cloned()
+        };
+        let (front, empty) = (of("test:front"), of("test:empty"));
+        let dumped = dumped_flows(cluster, "n1");
+        let bytes: u64 = dumped
+            .lines()
+            .filter(|line| line.contains("_dst=10.99.0.10"))
+            .filter_map(|line| {
+                line.split("n_bytes=").nth(1)?.split(',').next()?.parse::<u64>().ok()
+            })
+            .sum();
+        let is_same = front.as_ref().is_some_and(|front| front["bytes"] == bytes)
+            && empty.as_ref().is_some_and(|empty| empty["refused"].as_u64() >= Some(1))
+            && bytes > SENT as u64;
+        front.filter(|_| is_same).ok_or_else(|| format!("{bytes}: {told:#}\n{dumped}"))
+    });
+    let front = front.unwrap();
+    assert!(front["open"].as_u64() >= Some(2) && front["begun"].as_u64() >= Some(3), "{front:#}");
+    let table = all(&cluster.osier("top services -n test --sort refused"));
+    let rows: Vec<&str> = table.lines().collect();
+    assert!(rows[1].starts_with("test:empty") && rows[2].starts_with("test:front"), "{table}");
+}
+
+/// What policies deny is told for a while, if the fabric says that it is to be logged.
+fn denied(cluster: &Cluster, db: &str) {
     let told = wait_until("something denied", PATIENCE, || {
         connect(cluster, "other", &format!("{db}:7000")).map_or(Ok(()), |_| Err("it may"))?;
         let told = flows(cluster, "--verdict denied");

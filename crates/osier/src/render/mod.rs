@@ -10,4 +10,5 @@ pub(crate) mod paint;
 mod recorded;
 pub(crate) mod status;
 pub(crate) mod table;
+pub(crate) mod top;
 pub(crate) mod trace;

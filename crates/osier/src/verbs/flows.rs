@@ -139,7 +139,7 @@ impl Arguments {
 }
 
 /// As others write it: `svc/db`, `shop/db`, `shop:db`.
-fn service_name(text: &str) -> String {
+pub(super) fn service_name(text: &str) -> String {
     let bare = ["svc/", "service/", "services/"].iter().find_map(|p| text.strip_prefix(p));
     port_name(&format!("pod/{}", bare.unwrap_or(text)))
 }

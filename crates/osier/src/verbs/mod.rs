@@ -24,6 +24,7 @@ mod policy;
 mod prepare_ovs;
 mod status;
 mod support_bundle;
+mod top;
 mod trace;
 mod uninstall_node;
 mod watch;
@@ -57,6 +58,8 @@ pub(crate) enum Verb {
     Policy(policy::Arguments),
     /// Follow connections with names, verdicts and rules, as the switches track them
     Flows(flows::Arguments),
+    /// Which Services are used most
+    Top(top::Arguments),
     /// Record a pod's packets, as pcap
     Capture(capture::Arguments),
     /// Let nodes join, pause and resume them
@@ -100,6 +103,7 @@ pub(crate) fn run(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Trace(arguments) => trace::run(&arguments),
         Verb::Policy(arguments) => policy::run(&arguments),
         Verb::Flows(arguments) => flows::run(&arguments),
+        Verb::Top(arguments) => top::run(&arguments),
         Verb::Capture(arguments) => capture::run(&arguments),
         Verb::Node(arguments) => node::run(&arguments),
         Verb::SupportBundle(arguments) => support_bundle::run(&arguments),

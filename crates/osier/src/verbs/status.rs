@@ -15,7 +15,7 @@ use std::time::Duration;
 use time::OffsetDateTime;
 
 /// To the upper left, and clear what is below.
-const CLEAR: &str = "\x1b[H\x1b[2J";
+pub(super) const CLEAR: &str = "\x1b[H\x1b[2J";
 /// How often it is asked while watching.
 const EVERY: Duration = Duration::from_secs(2);
 
