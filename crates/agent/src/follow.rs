@@ -227,7 +227,9 @@ impl Follower {
         self.set_up_interface().await?;
         let (pods, published) = self.reached().await;
         let (own, node_ports) = (self.node.blocks.clone(), published.node_ports);
-        let set = self.ports.firewall().set_cluster(Reached { pods, own, node_ports }).await;
+        let (tunnel, services) = (self.fabric.tunnel, !self.fabric.services.is_empty());
+        let reached = Reached { pods, own, node_ports, tunnel, services };
+        let set = self.ports.firewall().set_cluster(reached).await;
         // Pods still reach one another and the node; what is missing is tried again.
         self.unsettled = set.is_err();
         if let Err(error) = set {

@@ -25,6 +25,20 @@ const NEXT_HOPS: [IpAddr; 2] = [
     IpAddr::V6(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1)),
 ];
 
+/// Parameters of the interface (`*`). Loose, where strict is the machine's default: replies may come by
+/// other ways. And pods do not tell the machine how to route.
+const PARAMETERS: [(&str, &str); 3] = [
+    ("net/ipv4/conf/*/rp_filter", "2"),
+    ("net/ipv4/conf/*/accept_source_route", "0"),
+    ("net/ipv4/conf/*/accept_redirects", "0"),
+];
+/// The same for IPv6: there are no routers behind it.
+const NO_ROUTERS: [&str; 3] = [
+    "net/ipv6/conf/*/accept_ra",
+    "net/ipv6/conf/*/accept_redirects",
+    "net/ipv6/conf/*/accept_source_route",
+];
+
 /// What could not be set up.
 #[derive(Debug, Error)]
 pub enum GatewayError {
@@ -78,11 +92,15 @@ pub(crate) fn route_loopback() -> Result<(), NetlinkError> {
 pub async fn set_up(interface: HostInterface) -> Result<(), GatewayError> {
     let work = move || -> Result<(), NetlinkError> {
         netlink::set_up_host(&interface)?;
-        // Loose, where strict is the machine's default: replies may come by other ways.
-        netlink::write_sysctl(&format!("net/ipv4/conf/{INTERFACE}/rp_filter"), "2")?;
+        for (name, value) in PARAMETERS {
+            netlink::write_sysctl(&name.replace('*', INTERFACE), value)?;
+        }
         netlink::write_sysctl("net/ipv4/ip_forward", "1")?;
         if interface.addresses.iter().any(IpAddr::is_ipv6) {
             forward_ipv6()?;
+            for name in NO_ROUTERS {
+                netlink::write_sysctl(&name.replace('*', INTERFACE), "0")?;
+            }
         }
         Ok(())
     };

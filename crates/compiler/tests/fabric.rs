@@ -91,6 +91,7 @@ fn objects(fabric: &Fabric) -> Vec<Object> {
             router: Some(RouterName::new(router).unwrap()),
             reach,
             subnets,
+            dhcp_servers: Vec::new(),
         })
     };
     objects.push(network("pods", 1, "default", Reach::Routed, vec![]));

@@ -72,6 +72,7 @@ prop_compose! {
             router: router.map(router_name),
             reach: if routed { Reach::Routed } else { Reach::Bridged },
             subnets: vec![Subnet { cidr, gateway }],
+            dhcp_servers: Vec::new(),
         })
     }
 }
@@ -298,6 +299,7 @@ fn a_port_costs_its_own_flows() {
         router: Some(router_name(0)),
         reach: Reach::Routed,
         subnets: vec![],
+        dhcp_servers: vec![],
     };
     compiler.apply(put(Object::Network(network))).unwrap();
     for n in 0..=200_u8 {

@@ -24,6 +24,9 @@ pub struct Network {
     /// Its addresses, of either family.
     #[serde(default)]
     pub subnets: Vec<Subnet>,
+    /// Addresses of ports of it that answer as DHCP servers. Answers of others are dropped.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub dhcp_servers: Vec<IpAddr>,
 }
 
 /// How ports of a network reach one another.
@@ -73,6 +76,14 @@ impl Network {
                     return fail("gateway", Problem::Missing("the network's router"));
                 }
                 _ => {}
+            }
+        }
+        for (i, address) in self.dhcp_servers.iter().enumerate() {
+            if !self.subnets.is_empty() && self.subnet_of(*address).is_none() {
+                let prefixes: Vec<String> =
+                    self.subnets.iter().map(|subnet| subnet.cidr.to_string()).collect();
+                let problem = Problem::NotInside { address: *address, prefix: prefixes.join(", ") };
+                return Err(Invalid::new(&object, format!("dhcp_servers[{i}]"), problem));
             }
         }
         Ok(())

@@ -195,7 +195,8 @@ fn network(
     })?;
     let vni = either(spec.vni, status.vni, any, "vni", missing)?;
     let (router, subnets) = (spec.router.clone(), spec.subnets.clone());
-    Ok(Network { name, vni, router, reach: spec.reach, subnets })
+    let dhcp_servers = spec.dhcp_servers.clone();
+    Ok(Network { name, vni, router, reach: spec.reach, subnets, dhcp_servers })
 }
 
 fn port(

@@ -107,6 +107,9 @@ pub struct NetworkSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<leaf::Name>")]
     pub pools: Vec<PoolName>,
+    /// Addresses of ports of it that answer as DHCP servers. Answers of others are dropped.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub dhcp_servers: Vec<IpAddr>,
 }
 
 /// An attachment of a device to a network.

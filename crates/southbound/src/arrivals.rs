@@ -8,11 +8,12 @@
 //! A session of its own, which listens for nothing else: waiting for flows never delays the news.
 //! What is missed while there is none comes by the database.
 
+use crate::SWITCH_CONFIG;
 use crate::flows::SessionSource;
-use osier_openflow::message::{AsyncConfig, AsyncMasks, Message, SwitchConfig};
+use osier_openflow::message::{AsyncConfig, AsyncMasks, Message};
 use osier_openflow::port::{PortReason, PortStatus};
 use osier_openflow::port_no::PortNo;
-use osier_openflow::session::{BatchError, RequestError, Session};
+use osier_openflow::session::{BatchError, Session};
 use rustc_hash::FxHashMap;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -44,14 +45,8 @@ pub struct Arrival {
 struct Waiting(Mutex<FxHashMap<String, oneshot::Sender<PortNo>>>);
 
 #[derive(Debug, Error)]
-enum ListenError {
-    #[error("the switch does not say how it is set")]
-    Config(#[from] RequestError),
-    #[error("the switch answered with a message of type {0}")]
-    Answer(u8),
-    #[error("the switch does not let us listen")]
-    Subscribe(#[from] BatchError),
-}
+#[error("the switch does not let us listen")]
+struct ListenError(#[from] BatchError);
 
 // === impl Arrivals ===
 
@@ -144,10 +139,6 @@ fn came(session: &Session, status: &PortStatus, waiting: &Waiting) {
 
 /// Asks for news of ports, and of nothing else.
 async fn subscribe(session: &Session) -> Result<(), ListenError> {
-    let config = match session.request(&Message::GetConfigRequest).await? {
-        Message::GetConfigReply(config) => config,
-        other => return Err(ListenError::Answer(other.kind())),
-    };
     let masks = AsyncMasks {
         packet_in: Some(0),
         port_status: Some(ADDED),
@@ -158,8 +149,7 @@ async fn subscribe(session: &Session) -> Result<(), ListenError> {
     };
     let wanted = [
         Message::SetAsync(AsyncConfig { secondary: masks, primary: masks }),
-        // A connection to a bridge's own socket gets nothing unless it names a length for packets.
-        Message::SetConfig(SwitchConfig { miss_send_len: 128, ..config }),
+        Message::SetConfig(SWITCH_CONFIG),
     ];
     Ok(session.batch(wanted).await?)
 }

@@ -10,3 +10,11 @@
 pub mod arrivals;
 pub mod flows;
 pub mod rows;
+
+use osier_openflow::message::{ConfigFlags, SwitchConfig};
+
+/// What every session with a switch says of packets. The flags are the whole switch's, and the last word
+/// counts: so all say the same. Without them no flow sees the ports of a packet in pieces, also not in its
+/// first. A connection to a bridge's own socket gets nothing at all unless it names a length for packets.
+pub const SWITCH_CONFIG: SwitchConfig =
+    SwitchConfig { flags: ConfigFlags::FRAG_NX_MATCH, miss_send_len: 128 };

@@ -7,10 +7,9 @@ use crate::Chain;
 use crate::switch::Switch;
 use osier_compiler::{CONTROLLER_ID, Compiler, Question};
 use osier_openflow::action::PacketInReason;
-use osier_openflow::message::{AsyncConfig, AsyncMasks, Message, PacketInFormat, SwitchConfig};
-use osier_openflow::session::{
-    Backoff, BatchError, Dialer, Endpoint, Events, Options, RequestError, Session,
-};
+use osier_openflow::message::{AsyncConfig, AsyncMasks, Message, PacketInFormat};
+use osier_openflow::session::{Backoff, BatchError, Dialer, Endpoint, Events, Options, Session};
+use osier_southbound::SWITCH_CONFIG;
 use std::path::Path;
 use thiserror::Error;
 use tracing::{debug, warn};
@@ -19,14 +18,8 @@ use tracing::{debug, warn};
 const WAITING: usize = 256 * 1024;
 
 #[derive(Debug, Error)]
-enum ListenError {
-    #[error("the switch does not say how it is set")]
-    Config(#[from] RequestError),
-    #[error("the switch says something else than how it is set")]
-    Answer,
-    #[error("the switch does not let us listen")]
-    Subscribe(#[from] BatchError),
-}
+#[error("the switch does not let us listen")]
+struct ListenError(#[from] BatchError);
 
 /// Answers for ever.
 pub(crate) async fn serve(management: &Path, switch: &Switch) {
@@ -45,9 +38,6 @@ pub(crate) async fn serve(management: &Path, switch: &Switch) {
 
 /// Asks for questions and for nothing else.
 async fn listen(session: &Session) -> Result<(), ListenError> {
-    let Message::GetConfigReply(config) = session.request(&Message::GetConfigRequest).await? else {
-        return Err(ListenError::Answer);
-    };
     let masks = AsyncMasks {
         packet_in: Some(1 << PacketInReason::Action.to_u8()),
         port_status: Some(0),
@@ -60,8 +50,7 @@ async fn listen(session: &Session) -> Result<(), ListenError> {
         Message::SetControllerId(CONTROLLER_ID),
         Message::SetPacketInFormat(PacketInFormat::PacketIn2),
         Message::SetAsync(AsyncConfig { secondary: masks, primary: masks }),
-        // A connection to a bridge's own socket gets nothing unless it names a length.
-        Message::SetConfig(SwitchConfig { miss_send_len: 128, ..config }),
+        Message::SetConfig(SWITCH_CONFIG),
     ];
     Ok(session.batch(wanted).await?)
 }

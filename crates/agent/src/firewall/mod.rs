@@ -9,6 +9,7 @@ mod script;
 use crate::gateway::{self, GatewayError};
 use crate::services::NodePort;
 use ipnet::IpNet;
+use osier_model::Tunnel;
 use script::Table;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -39,6 +40,10 @@ pub(crate) struct Reached {
     pub(crate) own: Vec<IpNet>,
     /// Ports of the machine that lead to Services.
     pub(crate) node_ports: BTreeSet<NodePort>,
+    /// How nodes talk to each other.
+    pub(crate) tunnel: Tunnel,
+    /// Whether it is the switch that leads to Services.
+    pub(crate) services: bool,
 }
 
 #[derive(Debug, Default)]

@@ -1,11 +1,20 @@
 //! The table as text for `nft`. Pure.
 
 use super::{Exceptions, Reached};
+use crate::netlink::PODS_GROUP;
 use crate::services::NodePort;
 use ipnet::IpNet;
 use osier_compiler::NODE_PORT_ADDRESSES;
+use osier_model::Tunnel;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// What pods are seen as that come to a pod by a port of their own node: nobody has it.
+const NOBODY: [IpAddr; 2] = [
+    IpAddr::V4(Ipv4Addr::new(169, 254, 111, 3)),
+    IpAddr::V6(Ipv6Addr::new(0xfd6f, 0x7369, 0x6572, 0, 0, 0, 0, 3)),
+];
 
 /// What the table is made of. With `masquerade` what pods send outside gets the machine's address,
 /// but for those with an address among the exceptions; without, only theirs.
@@ -22,11 +31,14 @@ impl Table {
     /// The table anew, as one transaction.
     pub(super) fn script(&self) -> String {
         let Self { masquerade, exceptions, reached } = self;
-        let Reached { pods, own, node_ports: services } = reached;
-        let mut script = String::from(
-            "add table inet osier\ndelete table inet osier\ntable inet osier {\n\
-             \tchain forward {\n\t\ttype filter hook forward priority filter - 5; policy accept;\n",
+        let Reached { pods, own, node_ports: services, tunnel, services: ours } = reached;
+        let mut script =
+            String::from("add table inet osier\ndelete table inet osier\ntable inet osier {\n");
+        script.push_str(&switch_guard());
+        script.push_str(
+            "\tchain forward {\n\t\ttype filter hook forward priority filter - 5; policy accept;\n",
         );
+        script.push_str(&forward_guard(*tunnel));
         for address in &exceptions.hairpin {
             let family = if address.is_ipv4() { "ip" } else { "ip6" };
             // Writing to a string cannot fail.
@@ -35,7 +47,7 @@ impl Table {
         script.push_str("\t\tiifname \"osier0\" accept\n\t\toifname \"osier0\" accept\n\t}\n");
         script.push_str(&host_ports(&exceptions.host_ports));
         script.push_str(&node_ports(services));
-        script.push_str(&way_back(pods, own));
+        script.push_str(&way_back(pods, own, *ours));
         script.push_str(&way_out(pods, *masquerade, exceptions));
         script.push_str("}\n");
         script
@@ -100,9 +112,35 @@ fn way_out(pods: &[IpNet], masquerade: bool, exceptions: &Exceptions) -> String 
     chain
 }
 
+/// The chain that keeps pods' packets from the machine's stack but by `osier0`, and from its loopback
+/// address in any case. The kernel's datapath takes pods' frames before the stack sees them; beside the
+/// one in `ovs-vswitchd` the stack gets a copy of each, and would route what is for its Ethernet address.
+fn switch_guard() -> String {
+    format!(
+        "\tchain switch-guard {{\n\t\ttype filter hook prerouting priority raw; policy accept;\n\
+         \t\tiifgroup {PODS_GROUP} drop\n\
+         \t\tiifname \"osier0\" ip daddr 127.0.0.0/8 drop\n\t}}\n"
+    )
+}
+
+/// What would leave with the machine's own address to where another node takes it for the machine's; and
+/// what is to nobody, and no answer.
+fn forward_guard(tunnel: Tunnel) -> String {
+    // IANA's numbers, which Open vSwitch uses.
+    let port = match tunnel {
+        Tunnel::Geneve => 6081,
+        Tunnel::Vxlan => 4789,
+    };
+    let [v4, v6] = NOBODY;
+    format!(
+        "\t\tiifname \"osier0\" udp dport {port} drop\n\
+         \t\tip daddr {v4} drop\n\t\tip6 daddr {v6} drop\n"
+    )
+}
+
 /// Chains that lead from ports of the machine to pods, for who comes from elsewhere and for the
 /// machine itself, also by its loopback address: what it sends from there gets an address that pods
-/// can answer to, and what pods send there is dropped before anything is translated.
+/// can answer to.
 fn host_ports(rules: &BTreeSet<String>) -> String {
     if rules.is_empty() {
         return String::new();
@@ -111,8 +149,6 @@ fn host_ports(rules: &BTreeSet<String>) -> String {
         rules.iter().fold(String::new(), |rules, rule| rules + "\t\t" + rule + "\n");
     format!(
         "\tchain to-pods {{\n{rules}\t}}\n\
-         \tchain loopback-guard {{\n\t\ttype filter hook prerouting priority raw; policy accept;\n\
-         \t\tiifname \"osier0\" ip daddr 127.0.0.0/8 drop\n\t}}\n\
          \tchain host-ports {{\n\t\ttype nat hook prerouting priority dstnat; policy accept;\n\
          \t\tfib daddr type local jump to-pods\n\t}}\n\
          \tchain host-ports-own {{\n\t\ttype nat hook output priority -100; policy accept;\n\
@@ -148,7 +184,11 @@ fn node_ports(ports: &BTreeSet<NodePort>) -> String {
 /// a service by kube-proxy): the answer must come back here to be translated too, and
 /// would go from pod to pod by the switch. Answers of a node's port come back by themselves; there only
 /// this node's own pods are given another source, since one of them may reach itself.
-fn way_back(pods: &[IpNet], own: &[IpNet]) -> String {
+///
+/// Where Services are ours, that source is nobody's: the machine's own may do what others may not
+/// (a node always reaches its pods), and would be a way around policies. kube-proxy's own connections
+/// to Services come this way as well, and would be refused.
+fn way_back(pods: &[IpNet], own: &[IpNet], services: bool) -> String {
     let mut chain = String::from(
         "\tchain way-back {\n\t\ttype nat hook postrouting priority srcnat; policy accept;\n",
     );
@@ -165,11 +205,15 @@ fn way_back(pods: &[IpNet], own: &[IpNet]) -> String {
         }
     }
     for prefix in pods {
-        let family = if prefix.addr().is_ipv4() { "ip" } else { "ip6" };
+        let (family, nobody) = if prefix.addr().is_ipv4() { ("ip", 0) } else { ("ip6", 1) };
+        let becomes = match services {
+            true => format!("snat {family} to {}", NOBODY[nobody]),
+            false => "masquerade".to_owned(),
+        };
         // Writing to a string cannot fail.
         let _ = writeln!(
             chain,
-            "\t\toifname \"osier0\" {family} saddr {prefix} ct status dnat masquerade"
+            "\t\toifname \"osier0\" {family} saddr {prefix} ct status dnat {becomes}"
         );
     }
     chain.push_str("\t}\n");
@@ -184,7 +228,7 @@ mod tests {
     fn table(pods: &[&str], masquerade: bool, exceptions: Exceptions) -> Table {
         let pods = pods.iter().map(|prefix| prefix.parse().unwrap()).collect();
         let own = vec!["10.1.1.0/24".parse().unwrap()];
-        let reached = Reached { pods, own, node_ports: BTreeSet::new() };
+        let reached = Reached { pods, own, ..Reached::default() };
         Table { masquerade, exceptions, reached }
     }
 
@@ -200,7 +244,18 @@ mod tests {
             script.contains("oifname \"osier0\" ip saddr 10.2.0.0/16 ct status dnat masquerade")
         );
         let kept = "ip daddr 169.254.111.2 ip saddr != { 10.1.1.0/24 } return";
-        assert!(script.contains(kept) && !script.contains("ip6 daddr fd6f"), "{script}");
+        assert!(
+            script.contains(kept) && !script.contains("ip6 daddr fd6f:7369:6572::2"),
+            "{script}"
+        );
+        // What pods send past the switch, or to where a node takes it for another node's.
+        for guard in ["iifgroup 28531 drop", "iifname \"osier0\" udp dport 6081 drop"] {
+            assert!(script.contains(guard), "{script}");
+        }
+        let mut ours = table(&pods, true, Exceptions::default());
+        ours.reached.services = true;
+        let rule = "ip saddr 10.2.0.0/16 ct status dnat snat ip to 169.254.111.3\n";
+        assert!(ours.script().contains(rule), "{}", ours.script());
         // One pod that is not like the others.
         let masquerade = BTreeSet::from(["10.1.1.9".parse().unwrap()]);
         let hairpin = BTreeSet::from(["fd01::9".parse().unwrap()]);

@@ -22,4 +22,5 @@ pub use host::{
 pub use namespace::{Namespace, NamespaceError, NamespaceId};
 pub(crate) use packets::PacketSocket;
 pub use pod::{PodInterface, PodState, inspect, set_up_pod};
+pub(crate) use requests::GROUP as PODS_GROUP;
 pub use veth::{Veth, create_veth, delete_link, delete_own_link, link_exists};

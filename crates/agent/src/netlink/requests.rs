@@ -20,7 +20,7 @@ use std::os::fd::RawFd;
 
 /// The group of interfaces of ours ("os" in ASCII): unlike an alias it is set in the request that
 /// makes them, so there is no moment at which one of ours is not known as such.
-pub(super) const GROUP: u32 = 0x6f73;
+pub(crate) const GROUP: u32 = 0x6f73;
 
 /// Queues of each end. By default the kernel makes one for each processor of the machine, each with
 /// files in sysfs, which is most of the time that it takes to make a pair. A veth hands its packets

@@ -61,7 +61,8 @@ pub(crate) const NETWORKS: &str = "\
 - { kind: router, name: red, vrf: 3 }
 - { kind: router, name: blue, vrf: 4 }
 - { kind: network, name: red-1, vni: 31, router: red, subnets: [
-    { cidr: 10.5.0.0/24, gateway: 10.5.0.1 }, { cidr: 'fd05::/64', gateway: 'fd05::1' }] }
+    { cidr: 10.5.0.0/24, gateway: 10.5.0.1 }, { cidr: 'fd05::/64', gateway: 'fd05::1' }],
+    dhcp_servers: [10.5.0.2] }
 - { kind: network, name: red-2, vni: 32, router: red, subnets: [
     { cidr: 10.6.0.0/24, gateway: 10.6.0.1 }] }
 - { kind: network, name: blue-1, vni: 41, router: blue, subnets: [

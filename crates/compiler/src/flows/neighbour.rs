@@ -20,12 +20,10 @@ const ICMPV6: u8 = 58;
 pub(crate) const SOLICITATION: u8 = 135;
 pub(crate) const ADVERTISEMENT: u8 = 136;
 
-/// Where they go, and that nobody sends them but by the spoof guard's leave; once for the pipeline.
+/// Where they go; once for the pipeline.
 pub(crate) fn dispatch(out: &mut Emitter) {
     for kind in [SOLICITATION, ADVERTISEMENT] {
         out.add(is(Rule::new(Table::Dispatch, priority::NORMAL), kind).to(Table::Neighbour));
-        // Nobody may advertise what is not theirs; a port's own come before this.
-        out.add(is(Rule::new(Table::SpoofGuard, priority::GUARD), kind));
     }
 }
 

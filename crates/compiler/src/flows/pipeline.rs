@@ -2,7 +2,7 @@
 //! way out.
 
 use super::policy::{self, Application};
-use super::{mac, neighbour, priority};
+use super::{mac, neighbour, priority, spoof_guard};
 use crate::compile::{DEFAULT_VNI, IDENTITY_OPTION};
 use crate::local::LocalPorts;
 use crate::meters;
@@ -10,6 +10,7 @@ use crate::pipeline::{Miss, Table};
 use crate::plan::{Emitter, Rule};
 use crate::question::Question;
 use crate::registers::{Destination, Origin, Register};
+use ipnet::IpNet;
 use osier_model::{Direction, Identity, Mac, Tunnel};
 use osier_openflow::action::Action;
 use osier_openflow::field::Field;
@@ -21,6 +22,19 @@ const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;
 const ARP: u16 = 0x0806;
 const ETHERNET_HEADER: u16 = 14;
+
+/// What no router takes further: for a machine itself, for a link, for many (RFC 6890; RFC 1812, 5.3.7;
+/// RFC 4291, 2.5.6). A machine would take it for its own.
+const NOT_ROUTED: [&str; 8] = [
+    "0.0.0.0/8",
+    "127.0.0.0/8",
+    "224.0.0.0/4",
+    "255.255.255.255/32",
+    "::/128",
+    "::1/128",
+    "fe80::/10",
+    "ff00::/8",
+];
 
 /// One of each kind.
 const QUESTIONS: [Question; 5] = [
@@ -34,6 +48,7 @@ const QUESTIONS: [Question; 5] = [
 pub(crate) fn flows(out: &mut Emitter, local: LocalPorts, tunnel: Tunnel, law: Application) {
     misses(out);
     gateway_in(out, local);
+    spoof_guard::forbidden(out);
     dispatch(out);
     default_route(out, local);
     hops(out);
@@ -91,6 +106,14 @@ fn default_route(out: &mut Emitter, local: LocalPorts) {
             .set(Field::ETH_DST, mac(Mac::GATEWAY))
             .set(Field::ETH_SRC, mac(Mac::FABRIC));
         out.add(super::out_of(rule, local.gateway, Destination::Gateway).to(Table::Hop));
+    }
+    for prefix in NOT_ROUTED {
+        let prefix: IpNet = prefix.parse().expect("each is a prefix");
+        out.add(
+            Rule::new(Table::Route, priority::route(prefix.prefix_len()))
+                .when(Register::VRF, 0_u8)
+                .destined(prefix),
+        );
     }
 }
 

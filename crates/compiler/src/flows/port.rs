@@ -33,10 +33,7 @@ pub(crate) fn flows(
 ) {
     if let Place::Here { at, large } = place {
         ingress(out, port, network, vrf, at, large);
-        spoof_guard::flows(out, port, own_addresses(port, network), at);
-        if network.reach == Reach::Bridged {
-            spoof_guard::dhcp(out, port, at);
-        }
+        spoof_guard::flows(out, port, network, own_addresses(port, network), at);
         limits(out, port, at);
         if vrf == Some(VrfId::default()) {
             source_nat::hairpin(out, at);

@@ -117,17 +117,14 @@ impl Ways<'_> {
         Door { rule, source: Some(source) }
     }
 
-    /// Datagrams in pieces: no piece tells its port to flows, so an address of its own with one such
-    /// port needs none. Who connects before it sends has nothing in pieces yet.
+    /// Datagrams in pieces: only the first tells its port to flows, so an address of its own with one
+    /// such port needs none. Who connects before it sends has nothing in pieces yet.
     fn in_pieces(&self, address: IpAddr) -> Option<Door> {
         let datagrams = |port: &&ServicePort| port.transport == Transport::Udp;
         let only = self.service.ports.iter().filter(datagrams).count() == 1;
         let (protocol, ..) = fields(self.port.transport);
-        let rule = self.at(address).eq(Field::IP_PROTO, protocol).masked(
-            Field::IP_FRAG,
-            FRAGMENT,
-            FRAGMENT,
-        );
+        let rule = self.at(address).with_priority(priority::GUARD);
+        let rule = rule.eq(Field::IP_PROTO, protocol).masked(Field::IP_FRAG, FRAGMENT, FRAGMENT);
         (only && datagrams(&self.port)).then_some(Door { rule, source: None })
     }
 

@@ -3,7 +3,9 @@
 use osier_compiler::{Compiler, Plan};
 use osier_openflow::flow::FlowMod;
 use osier_openflow::group::{BUCKET_ALL, GroupCommand, GroupMod};
-use osier_openflow::message::{BundleFlags, Message, TlvCommand, TlvTableMod};
+use osier_openflow::message::{
+    BundleFlags, ConfigFlags, Message, SwitchConfig, TlvCommand, TlvTableMod,
+};
 use osier_openflow::meter::MeterMod;
 use osier_openflow::session::{Endpoint, Options, Session};
 use osier_testbed::Ovs;
@@ -24,6 +26,10 @@ pub async fn program(ovs: &Ovs, bridge: &str, compiler: &Compiler) {
     if !maps.is_empty() {
         first.push(Message::TlvTableMod(TlvTableMod { command: TlvCommand::Add, maps }));
     }
+    first.push(Message::SetConfig(SwitchConfig {
+        flags: ConfigFlags::FRAG_NX_MATCH,
+        miss_send_len: 0,
+    }));
     session.batch(first).await.unwrap();
     groups.extend(flows);
     session.bundle(BundleFlags::ATOMIC | BundleFlags::ORDERED, &groups).await.unwrap();

@@ -128,9 +128,24 @@ ways! {
     "another's address in ARP": "in_port=a,arp,dl_src=0a:00:00:00:00:0a,dl_dst=ff:ff:ff:ff:ff:ff,arp_op=2,arp_spa=10.1.1.1,arp_tpa=10.1.1.11,arp_sha=0a:00:00:00:00:0a", REFUSED => End::Dropped;
     "another's address advertised": "in_port=r,icmp6,dl_src=0a:00:00:00:03:0a,dl_dst=0a:00:00:00:03:0b,ipv6_src=fd16::10,ipv6_dst=fd16::11,icmpv6_type=136,icmpv6_code=0,nd_target=fd16::1,nd_tll=0a:00:00:00:03:0a", REFUSED => End::Dropped;
     "an Ethernet type that nobody speaks": "in_port=a,dl_src=0a:00:00:00:00:0a,dl_dst=0e:6f:73:69:65:72,dl_type=0x88cc", REFUSED => End::Dropped;
+    "another's address advertised without an Ethernet address": "in_port=r,icmp6,dl_src=0a:00:00:00:03:0a,dl_dst=0a:00:00:00:03:0b,ipv6_src=fd16::10,ipv6_dst=fd16::11,icmpv6_type=136,icmpv6_code=0,nd_target=fd16::1", REFUSED => End::Dropped;
+    "its own address advertised in pieces": "in_port=r,icmp6,dl_src=0a:00:00:00:03:0a,dl_dst=0a:00:00:00:03:0b,ipv6_src=fd16::10,ipv6_dst=fd16::11,nw_frag=first,icmpv6_type=136,icmpv6_code=0,nd_target=fd16::10", REFUSED => End::Dropped;
+    "a router's advertisement": "in_port=r,icmp6,dl_src=0a:00:00:00:03:0a,dl_dst=33:33:00:00:00:01,ipv6_src=fe80::800:ff:fe00:30a,ipv6_dst=ff02::1,icmpv6_type=134", REFUSED => End::Dropped;
+    "a redirect": "in_port=r,icmp,dl_src=0a:00:00:00:03:0a,dl_dst=0a:00:00:00:03:0b,nw_src=172.16.0.10,nw_dst=172.16.0.11,icmp_type=5", REFUSED => End::Dropped;
+    "a redirect, IPv6": "in_port=r,icmp6,dl_src=0a:00:00:00:03:0a,dl_dst=0a:00:00:00:03:0b,ipv6_src=fe80::800:ff:fe00:30a,ipv6_dst=fd16::11,icmpv6_type=137", REFUSED => End::Dropped;
+    "a tag": "in_port=r,tcp,dl_vlan=7,dl_src=0a:00:00:00:03:0a,dl_dst=0a:00:00:00:03:0b,nw_src=172.16.0.10,nw_dst=172.16.0.11", REFUSED => End::Dropped;
+    "what has no last header": "in_port=r,ipv6,dl_src=0a:00:00:00:03:0a,dl_dst=0a:00:00:00:03:0b,ipv6_src=fd16::10,ipv6_dst=fd16::11,nw_proto=59", REFUSED => End::Dropped;
+    "an answer to who wants an address": "in_port=r,udp,dl_src=0a:00:00:00:03:0a,dl_dst=0a:00:00:00:03:0b,nw_src=172.16.0.10,nw_dst=172.16.0.11,udp_src=67,udp_dst=68", REFUSED => End::Dropped;
+    "an answer to who wants an address, IPv6": "in_port=r,udp6,dl_src=0a:00:00:00:03:0a,dl_dst=0a:00:00:00:03:0b,ipv6_src=fd16::10,ipv6_dst=fd16::11,udp_src=547,udp_dst=546", REFUSED => End::Dropped;
+    "to what only a node says to itself": "in_port=a,tcp,dl_src=0a:00:00:00:00:0a,dl_dst=0e:6f:73:69:65:72,nw_src=10.1.1.10,nw_dst=169.254.111.2", REFUSED => End::Dropped;
+    "to a machine itself": "in_port=a,tcp,dl_src=0a:00:00:00:00:0a,dl_dst=0e:6f:73:69:65:72,nw_src=10.1.1.10,nw_dst=127.0.0.1",
+        &[Ingress, SpoofGuard, Dispatch, Track, GatewayMac, Route] => End::Dropped;
+    "to a link, by the router": "in_port=a,tcp6,dl_src=0a:00:00:00:00:0a,dl_dst=0e:6f:73:69:65:72,ipv6_src=fd01:0:0:1::10,ipv6_dst=fe80::c6f:73ff:fe69:6572",
+        &[Ingress, SpoofGuard, Dispatch, Track, GatewayMac, Route] => End::Dropped;
     "from a port that nobody has": "in_port=LOCAL,tcp,nw_src=10.1.1.10,nw_dst=10.1.2.10", &[Ingress] => End::Dropped;
 
     // Who has no address yet.
+    "a server's answer": "in_port=t,udp,dl_src=0a:00:00:00:04:0b,dl_dst=0a:00:00:00:04:0a,nw_src=172.16.0.11,nw_dst=172.16.0.10,nw_ttl=64,udp_src=67,udp_dst=68", BRIDGED => End::Port("s");
     "asks for an address": "in_port=s,udp,dl_src=0a:00:00:00:04:0a,dl_dst=ff:ff:ff:ff:ff:ff,nw_src=0.0.0.0,nw_dst=255.255.255.255,udp_src=68,udp_dst=67",
         &[Ingress, SpoofGuard, Dispatch, Track, GatewayMac, Forward, Flood, SenderGuard, ReceiverGuard, Connection, SourceNat, Egress, SenderGuard, ReceiverGuard, Connection, SourceNat, Egress] => End::Port("t");
     "asks for a name from no address": "in_port=s,udp,dl_src=0a:00:00:00:04:0a,dl_dst=ff:ff:ff:ff:ff:ff,nw_src=0.0.0.0,nw_dst=255.255.255.255,udp_src=68,udp_dst=53", REFUSED => End::Dropped;

@@ -34,6 +34,8 @@ bitflags! {
         const FRAG_DROP = 1;
         /// Fragments are reassembled.
         const FRAG_REASM = 2;
+        /// Open vSwitch's own: the first piece of a packet tells its ports to flows, later ones have none.
+        const FRAG_NX_MATCH = 3;
     }
 }
 

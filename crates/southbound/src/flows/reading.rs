@@ -2,9 +2,9 @@
 
 use super::apply::SyncError;
 use super::driver::{Doubt, Driver};
+use crate::SWITCH_CONFIG;
 use osier_openflow::message::{
     AsyncConfig, AsyncMasks, FlowMonitor, FlowMonitorFlags, Message, MultipartRequest, ReplyBody,
-    SwitchConfig,
 };
 use osier_openflow::session::{BatchError, RequestError, Session};
 use tracing::{info, warn};
@@ -22,12 +22,7 @@ impl Driver {
         let monitor = FlowMonitor { id: 1, flags, ..FlowMonitor::default() };
         session.collect(MultipartRequest::FlowMonitor(vec![monitor])).await?;
 
-        // Nothing else is to come over this session. A connection to a bridge's own socket gets
-        // nothing at all unless it names a length for packets; the flags are the whole switch's.
-        let config = match session.request(&Message::GetConfigRequest).await? {
-            Message::GetConfigReply(config) => config,
-            other => return Err(SyncError::Answer(other.kind())),
-        };
+        // Nothing else is to come over this session.
         let masks = AsyncMasks {
             packet_in: Some(0),
             port_status: Some(0),
@@ -38,7 +33,7 @@ impl Driver {
         };
         let wanted = [
             Message::SetAsync(AsyncConfig { secondary: masks, primary: masks }),
-            Message::SetConfig(SwitchConfig { miss_send_len: 128, ..config }),
+            Message::SetConfig(SWITCH_CONFIG),
         ];
         self.forwards = match session.batch(wanted).await {
             Ok(()) => true,
