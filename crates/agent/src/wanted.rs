@@ -192,11 +192,18 @@ fn decided(said: &Said, port: &Port) -> Port {
     let workload = view.workloads().get(&port.key.device).map(|workload| workload.identity);
     if let Some(identity) = workload.or(wish.map(|wish| wish.identity)) {
         port.identity = identity;
-    } else if view.guards().iter().any(|namespace| is_of(&port, namespace)) {
+    } else if is_guarded(view, &port) {
         // Its labels may be such that nobody may reach it.
         port.identity = Identity::QUARANTINED;
     }
     port
+}
+
+/// Whether policies may be about a port: those of its namespace, or that which keeps namespaces apart.
+fn is_guarded(view: &View, port: &Port) -> bool {
+    let isolation = view.fabric().isolation.as_ref();
+    let is_apart = isolation.is_some_and(|apart| !apart.shared.iter().any(|ns| is_of(port, ns)));
+    is_apart || view.guards().iter().any(|namespace| is_of(port, namespace))
 }
 
 /// Whether a port is of a pod of a namespace.

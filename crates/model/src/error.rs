@@ -65,6 +65,9 @@ pub enum Problem {
         /// Of which it should be a part.
         whole: String,
     },
+    /// A name that only Osier itself gives.
+    #[error("names that begin with @ are Osier's own")]
+    Reserved,
     /// The same value twice.
     #[error("{0} stands twice")]
     Twice(String),

@@ -60,5 +60,5 @@ pub use statement::{
     NamedPort, PortChoice, Saying, StatedNamespace, StatedPeer, StatedPolicy, StatedPort,
     StatedRule, StatedWorkload, Statement, StatementKey,
 };
-pub use view::{Fabric, PolicyMode, Tunnel, View};
+pub use view::{Fabric, Isolation, PolicyMode, Tunnel, View};
 pub use workload::Workload;

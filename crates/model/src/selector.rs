@@ -67,6 +67,12 @@ impl Selector {
         Self { terms: labels.into_iter().map(term).collect() }
     }
 
+    /// Takes what has one of these values at a key.
+    pub fn one_of(key: &str, values: BTreeSet<String>) -> Self {
+        let term = Term { key: key.to_owned(), must: Must::BeIn(values) };
+        Self { terms: BTreeSet::from([term]) }
+    }
+
     /// Whether it takes everything.
     pub fn is_everything(&self) -> bool {
         self.terms.is_empty()

@@ -8,6 +8,7 @@ use crate::name::{DeviceName, NamespaceName, NodeName, PolicyName};
 use crate::policy::{Block, Direction, PortRange, check_rules};
 use crate::selector::{Labels, Selector};
 use crate::service::Transport;
+use crate::view::Isolation;
 use serde::{Deserialize, Serialize};
 
 /// Something that is said.
@@ -39,6 +40,8 @@ pub enum Saying {
     Put(Statement),
     /// It is said no longer.
     Delete(StatementKey),
+    /// Namespaces are apart from now on, or no longer.
+    Apart(Option<Isolation>),
 }
 
 /// A namespace.
@@ -110,6 +113,8 @@ pub enum StatedPeer {
     },
     /// Addresses.
     Block(Block),
+    /// What comes by nodes: they themselves, and what is outside.
+    Nodes,
 }
 
 /// Ports of a transport.
@@ -177,6 +182,8 @@ impl StatedWorkload {
 impl StatedPolicy {
     /// More rules than any real policy has.
     const MAX_RULES: usize = 10_000;
+    /// How names of policies begin that Osier makes itself.
+    pub const OURS: char = '@';
 
     /// The rules of a direction; nothing if the policy does not speak of it.
     pub fn rules(&self, direction: Direction) -> Option<&[StatedRule]> {
@@ -196,7 +203,7 @@ impl StatedPolicy {
         let peers = self.all_rules().flat_map(|rule| rule.peers.iter().flatten());
         let peers = peers.filter_map(|peer| match peer {
             StatedPeer::Workloads { labels, .. } => Some(labels),
-            StatedPeer::Block(_) => None,
+            StatedPeer::Block(_) | StatedPeer::Nodes => None,
         });
         std::iter::once(&self.subjects).chain(peers)
     }
@@ -218,6 +225,9 @@ impl StatedPolicy {
         let object = format!("policy {}", self.name);
         if self.namespace().is_none() {
             return Err(Invalid::new(object, "name", Problem::Missing("the namespace")));
+        }
+        if self.name.as_str().split_once(':').is_some_and(|(_, own)| own.starts_with(Self::OURS)) {
+            return Err(Invalid::new(object, "name", Problem::Reserved));
         }
         for direction in [Direction::Ingress, Direction::Egress] {
             let rules = self.rules(direction).unwrap_or_default();

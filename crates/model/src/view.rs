@@ -44,6 +44,9 @@ pub struct Fabric {
     /// How policies are applied.
     #[serde(skip_serializing_if = "PolicyMode::is_default")]
     pub policy: PolicyMode,
+    /// Namespaces are apart: what is of one is not reached from another.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub isolation: Option<Isolation>,
     /// Packets and bytes of Services are counted: by two flows more for each of their addresses and ports.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub accounting: bool,
@@ -58,6 +61,14 @@ pub struct PolicyMode {
     pub rejudge: bool,
     /// Denied connections are logged, with names.
     pub log: bool,
+}
+
+/// Namespaces apart.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+pub struct Isolation {
+    /// Namespaces that all reach, and that reach all: what clusters need themselves, such as their DNS.
+    pub shared: BTreeSet<NamespaceName>,
 }
 
 /// What one node must know.

@@ -106,7 +106,9 @@ impl Resource {
             Self::Fabric(Document { spec, .. }) => {
                 let (cluster, services) = (spec.cluster.clone(), spec.services.clone());
                 let FabricSpec { tunnel, policy, accounting, .. } = *spec;
-                Modelled::Fabric(Fabric { tunnel, cluster, services, policy, accounting })
+                let isolation = spec.isolation.clone();
+                let fabric = Fabric { tunnel, cluster, services, policy, isolation, accounting };
+                Modelled::Fabric(fabric)
             }
             Self::Pool(Document { spec, .. }) => Modelled::Pool(Pool {
                 name: name!(PoolName),

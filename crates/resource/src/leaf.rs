@@ -52,6 +52,14 @@ pub(crate) enum Tunnel {
 
 #[derive(JsonSchema)]
 #[schemars(inline)]
+pub(crate) struct Isolation {
+    /// Namespaces that all reach, and that reach all: what clusters need themselves, such as their DNS.
+    #[schemars(default)]
+    shared: Vec<Name>,
+}
+
+#[derive(JsonSchema)]
+#[schemars(inline)]
 pub(crate) struct PolicyMode {
     /// Connections that are there already are judged again when policies change, and cut if they may no
     /// longer be. Kubernetes lets them live.

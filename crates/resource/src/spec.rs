@@ -6,8 +6,8 @@
 use crate::leaf;
 use ipnet::IpNet;
 use osier_model::{
-    Limits, Mac, NetworkName, NodeName, PolicyMode, PoolName, Reach, RouterName, Subnet, Tunnel,
-    Vni, VrfId,
+    Isolation, Limits, Mac, NetworkName, NodeName, PolicyMode, PoolName, Reach, RouterName, Subnet,
+    Tunnel, Vni, VrfId,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -33,6 +33,11 @@ pub struct FabricSpec {
     #[serde(default, skip_serializing_if = "PolicyMode::is_default")]
     #[schemars(with = "leaf::PolicyMode")]
     pub policy: PolicyMode,
+    /// Namespaces are apart, by a policy that each of them gets: workloads are reached by those of their own
+    /// namespace and of shared ones, and by nodes and the outside. Policies add to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<leaf::Isolation>")]
+    pub isolation: Option<Isolation>,
     /// Packets and bytes of Services are counted, for `osier top services`: by two flows more for each of
     /// their addresses and ports.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

@@ -4,8 +4,9 @@
 #![allow(clippy::unwrap_used, reason = "a panic is the report")]
 
 use osier_model::{
-    Change, Direction, Identity, Key, Labels, Law, Object, Party, PortChoice, Saying, StatedPeer,
-    StatedPolicy, StatedRule, StatedWorkload, Statement, StatementKey, Talk, Transport, Verdict,
+    Change, Direction, Identity, Isolation, Key, Labels, Law, Object, Party, PortChoice, Saying,
+    StatedPeer, StatedPolicy, StatedRule, StatedWorkload, Statement, StatementKey, Talk, Transport,
+    Verdict,
 };
 use osier_span::{Resolution, Roster, Traits};
 use proptest::prelude::*;
@@ -92,6 +93,10 @@ fn saying() -> impl Strategy<Value = Saying> {
     prop_oneof![
         3 => statement().prop_map(Saying::Put),
         1 => statement().prop_map(|s| Saying::Delete(s.key())),
+        1 => prop::option::of(prop::collection::btree_set(0..3_usize, 0..2)).prop_map(|apart| {
+            let name = |n: usize| NAMESPACES[n].parse().unwrap();
+            Saying::Apart(apart.map(|shared| Isolation { shared: shared.into_iter().map(name).collect() }))
+        }),
     ]
 }
 
@@ -101,6 +106,7 @@ struct World {
     said: BTreeMap<StatementKey, Statement>,
     objects: BTreeMap<Key, Object>,
     numbers: BTreeMap<Identity, Arc<Traits>>,
+    apart: Option<Isolation>,
 }
 
 impl World {
@@ -109,6 +115,7 @@ impl World {
             match saying {
                 Saying::Put(said) => drop(self.said.insert(said.key(), said.clone())),
                 Saying::Delete(key) => drop(self.said.remove(key)),
+                Saying::Apart(apart) => self.apart.clone_from(apart),
             }
         }
         let Resolution { changes, given, .. } = roster.hear(sayings);
@@ -169,9 +176,25 @@ impl World {
                 let rules = policy.rules(direction).unwrap();
                 rules.iter().any(|rule| self.lets(policy, rule, peer, to, port))
             };
-            about.is_empty() || about.iter().any(lets)
+            // Policies add to what is let in where namespaces are apart.
+            let apart = direction == Direction::Ingress && self.are_apart(subject);
+            let near = apart && (self.are_near(subject, peer));
+            about.is_empty() && !apart || near || about.iter().any(lets)
         };
         (side(Direction::Egress, from, to), side(Direction::Ingress, to, from))
+    }
+
+    /// Whether others' workloads are kept from a workload.
+    fn are_apart(&self, workload: &StatedWorkload) -> bool {
+        let namespace = workload.device.namespace().unwrap();
+        self.apart.as_ref().is_some_and(|apart| !apart.shared.contains(&namespace))
+    }
+
+    /// Whether one reaches the other although namespaces are apart.
+    fn are_near(&self, one: &StatedWorkload, other: &StatedWorkload) -> bool {
+        let namespace = other.device.namespace();
+        one.device.namespace() == namespace
+            || self.apart.as_ref().is_some_and(|apart| apart.shared.contains(&namespace.unwrap()))
     }
 
     fn lets(
@@ -195,7 +218,7 @@ impl World {
                 };
                 there && labels.takes(&peer.labels)
             }
-            StatedPeer::Block(_) => false,
+            StatedPeer::Block(_) | StatedPeer::Nodes => false,
         };
         let is_port = |stated: &osier_model::StatedPort| match &stated.port {
             PortChoice::Any => true,
@@ -236,7 +259,8 @@ proptest! {
             again.recall(*identity, traits.as_ref().clone());
         }
         let mut fresh = World::default();
-        fresh.hear(&mut again, world.said.values().cloned().map(Saying::Put).collect());
+        let said = world.said.values().cloned().map(Saying::Put);
+        fresh.hear(&mut again, said.chain([Saying::Apart(world.apart.clone())]).collect());
         fresh.check()?;
         for workload in world.workloads() {
             let (was, now) = (roster.identity_of(&workload.device), again.identity_of(&workload.device));

@@ -2,6 +2,7 @@
 //! in both families, on one node and over the tunnel.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a panic is the report")]
 
+mod apart;
 mod ask;
 #[path = "../fabric/cluster.rs"]
 #[allow(dead_code, reason = "shared with the tests of whole clusters, which use the rest")]

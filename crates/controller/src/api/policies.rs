@@ -136,7 +136,7 @@ async fn side(api: &Api, field: &str, text: &str) -> Result<Side, ApiError> {
         _ => None,
     };
     if let Some((node, address)) = hub.node_names().iter().find_map(is_it) {
-        let party = Party { identity: Identity::ANY, address };
+        let party = Party { identity: Identity::HOST, address };
         return Ok(Side { name: format!("node {node}"), party, node: Some(node), is_node: true });
     }
     let node = port.as_ref().map(|port| port.node.clone());
@@ -145,6 +145,6 @@ async fn side(api: &Api, field: &str, text: &str) -> Result<Side, ApiError> {
         let said = format!("there is no workload, port or node {text}, and it is no address");
         ApiError::invalid("policy test", field, said)
     })?;
-    let party = Party { identity: Identity::ANY, address };
+    let party = Party { identity: Identity::HOST, address };
     Ok(Side { name: text.to_owned(), party, node, is_node: false })
 }

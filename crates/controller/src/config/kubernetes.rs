@@ -1,7 +1,7 @@
 //! What the controller is told of Kubernetes, if that is where the model comes from.
 
 use ipnet::IpNet;
-use osier_model::{PolicyMode, Tunnel};
+use osier_model::{Isolation, PolicyMode, Tunnel};
 use serde::Deserialize;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -20,6 +20,8 @@ pub struct KubernetesConfig {
     pub tunnel: Tunnel,
     /// How policies are applied.
     pub policy: PolicyMode,
+    /// Whether namespaces are apart, but for some.
+    pub isolation: Option<Isolation>,
     /// Whether packets and bytes of Services are counted.
     pub accounting: bool,
     /// Addresses of all pods; none: what the nodes have.

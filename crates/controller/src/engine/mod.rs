@@ -26,7 +26,7 @@ pub use write::{Effect, Operation, Outcome, Write, WriteError, Written};
 use crate::metrics::Metrics;
 use allocate::Allocator;
 use osier_fleet::Hub;
-use osier_model::{Fabric, NodeName, PoolName, Port};
+use osier_model::{Fabric, NodeName, PoolName, Port, Saying};
 use osier_span::Roster;
 use osier_store::{CommitError, Position, Store, Unavailable};
 use settling::Settling;
@@ -276,6 +276,9 @@ impl State {
     ) -> Result<(), Unavailable> {
         self.allocator.settle();
         let revision = position.revision.0;
+        if let Some(fabric) = &round.fabric {
+            round.sayings.push(Saying::Apart(fabric.isolation.clone()));
+        }
         round.changes.extend(self.resolve(round.sayings).await?);
         let applied = match round.fabric {
             Some(fabric) => {

@@ -90,7 +90,8 @@ impl Engine {
             metrics,
         };
         state.recall_identities().await?;
-        let (mut changes, sayings, resources) = state.read().await?;
+        let (mut changes, mut sayings, resources) = state.read().await?;
+        sayings.push(Saying::Apart(state.fabric.isolation.clone()));
         let resolved = state.resolve(sayings).await;
         changes.extend(resolved.map_err(CommitError::from)?);
         let mut cluster = Cluster::new(state.fabric.clone())?;

@@ -320,7 +320,8 @@ impl Leader {
         }
         let services = self.service_prefixes(&cluster);
         let KubernetesConfig { tunnel, policy, accounting, .. } = self.setup.kubernetes;
-        let fabric = FabricSpec { tunnel, cluster, services, policy, accounting };
+        let isolation = self.setup.kubernetes.isolation.clone();
+        let fabric = FabricSpec { tunnel, cluster, services, policy, isolation, accounting };
         self.mirror.want(plan::fabric(fabric));
         for resource in plan::pods() {
             self.mirror.want(resource);

@@ -2,14 +2,18 @@
 //! killed, stopped and started again, and pods made by the plugin as a runtime does.
 
 use crate::world::{World, all, executables, processes};
+use nix::sched::{CloneFlags, setns};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use osier_testbed::wait_until;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
+use std::io;
+use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
+use std::thread;
 use std::time::Duration;
 
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
@@ -93,6 +97,33 @@ impl Cluster {
         .unwrap();
     }
 
+    /// Changes what holds for the whole cluster.
+    pub(crate) fn set_fabric(&self, change: impl FnOnce(&mut Value)) {
+        let output = self.osier("get fabric -o json");
+        let mut fabrics: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let fabric = &mut fabrics["items"][0];
+        change(&mut fabric["spec"]);
+        fabric.as_object_mut().unwrap().remove("status");
+        self.apply(&fabric.to_string());
+        self.converges();
+    }
+
+    /// Works inside of a pod or node: sockets that are made there stay there.
+    pub(crate) fn within<T: Send>(&self, place: &str, work: impl FnOnce() -> T + Send) -> T {
+        let netns = fs::File::open(format!("/run/netns/{}", self.netns(place))).unwrap();
+        let inside = || {
+            setns(netns, CloneFlags::CLONE_NEWNET).unwrap();
+            work()
+        };
+        thread::scope(|scope| scope.spawn(inside).join().unwrap())
+    }
+
+    /// Connects from a pod or node, once; who says nothing for a while does not answer.
+    pub(crate) fn connect(&self, place: &str, to: &str) -> io::Result<TcpStream> {
+        let to: SocketAddr = to.parse().unwrap();
+        self.within(place, || TcpStream::connect_timeout(&to, Duration::from_millis(700)))
+    }
+
     /// The addresses of all ports that the controller gave.
     pub(crate) fn given(&self) -> Vec<(String, String)> {
         let output = self.osier("get ports -o json");
@@ -158,7 +189,7 @@ impl Cluster {
         self.start("controller", &format!("controller --config {}", config.display()));
     }
 
-    /// Calls the plugin for a pod.
+    /// Calls the plugin for a pod: of the namespace `test`, or `namespace:pod`.
     pub(crate) fn cni(
         &mut self,
         command: &str,
@@ -166,8 +197,8 @@ impl Cluster {
         pod: &str,
         network: Option<&str>,
     ) -> Value {
-        let id = self.dir.file_name().unwrap().to_str().unwrap();
-        let netns = format!("{id}-{pod}");
+        let (namespace, pod) = pod.split_once(':').unwrap_or(("test", pod));
+        let netns = self.netns(pod);
         if !self.namespaces.contains(&netns) {
             assert!(Command::new("ip").args(["netns", "add", &netns]).status().unwrap().success());
             self.namespaces.push(netns.clone());
@@ -180,7 +211,7 @@ impl Cluster {
         let line = format!(
             "exec {node} -- env CNI_COMMAND={command} CNI_CONTAINERID={pod} CNI_IFNAME=eth0 \
              CNI_NETNS=/run/netns/{netns} CNI_PATH=/opt/cni/bin \
-             CNI_ARGS=IgnoreUnknown=1;K8S_POD_NAMESPACE=test;K8S_POD_NAME={pod} {}",
+             CNI_ARGS=IgnoreUnknown=1;K8S_POD_NAMESPACE={namespace};K8S_POD_NAME={pod} {}",
             executables().join("osier-cni").display()
         );
         let output = self.world.feed(&line, &config.to_string());

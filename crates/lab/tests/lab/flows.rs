@@ -3,17 +3,14 @@
 
 use crate::cluster::{Cluster, PATIENCE};
 use crate::world::{all, executables};
-use nix::sched::{CloneFlags, setns};
 use nix::sys::signal::Signal;
 use osier_testbed::wait_until;
 use serde_json::Value;
 use std::collections::BTreeSet;
-use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Stdio};
 use std::thread;
-use std::time::Duration;
 
 /// The shop's database is for its web servers only; a Service leads to it.
 const LAW: &str = "
@@ -58,24 +55,9 @@ metadata: {name: \"test:front-1\"}
 spec: {service: \"test:front\", ports: [{port: 7000}], endpoints: [{address: DB}]}
 ";
 
-/// Works inside of a pod: sockets that are made there stay there.
-fn within<T: Send>(cluster: &Cluster, pod: &str, work: impl FnOnce() -> T + Send) -> T {
-    let netns = File::open(format!("/run/netns/{}", cluster.netns(pod))).unwrap();
-    let inside = || {
-        setns(netns, CloneFlags::CLONE_NEWNET).unwrap();
-        work()
-    };
-    thread::scope(|scope| scope.spawn(inside).join().unwrap())
-}
-
-fn connect(cluster: &Cluster, pod: &str, to: &str) -> io::Result<TcpStream> {
-    let to: SocketAddr = to.parse().unwrap();
-    within(cluster, pod, || TcpStream::connect_timeout(&to, Duration::from_millis(700)))
-}
-
 /// A connection that comes to be, sooner or later.
 fn connected(cluster: &Cluster, pod: &str, to: &str) -> TcpStream {
-    let connect = || connect(cluster, pod, to).map_err(|error| error.to_string());
+    let connect = || cluster.connect(pod, to).map_err(|error| error.to_string());
     wait_until("a connection", PATIENCE, connect).unwrap()
 }
 
@@ -153,7 +135,7 @@ fn connections_are_told_with_names_verdicts_and_rules() {
         ["web", "other", "db"].iter().all(|pod| said.contains(pod)).then_some(()).ok_or(said)
     })
     .unwrap();
-    let listener = within(&cluster, "db", || TcpListener::bind("0.0.0.0:7000")).unwrap();
+    let listener = cluster.within("db", || TcpListener::bind("0.0.0.0:7000")).unwrap();
     let held = connected(&cluster, "web", "10.99.0.10:80");
     let _accepted = listener.accept().unwrap();
     let from = u64::from(held.local_addr().unwrap().port());
@@ -255,7 +237,7 @@ fn dumped_hits(cluster: &Cluster, node: &str) -> u64 {
 
 /// What a node's agent tells Prometheus.
 fn metrics(cluster: &Cluster, node: &str) -> String {
-    let page = within(cluster, node, || {
+    let page = cluster.within(node, || {
         let mut stream = TcpStream::connect("127.0.0.1:9476")?;
         stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n")?;
         io::read_to_string(stream)
@@ -299,14 +281,10 @@ fn counted(cluster: &Cluster) {
 
 /// The fabric says that denied connections are logged, and Services' bytes counted.
 fn log_and_count(cluster: &Cluster) {
-    let output = cluster.osier("get fabric -o json");
-    let mut fabrics: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let fabric = &mut fabrics["items"][0];
-    fabric["spec"]["policy"] = serde_json::json!({"log": true});
-    fabric["spec"]["accounting"] = true.into();
-    fabric.as_object_mut().unwrap().remove("status");
-    cluster.apply(&fabric.to_string());
-    cluster.converges();
+    cluster.set_fabric(|spec| {
+        spec["policy"] = serde_json::json!({"log": true});
+        spec["accounting"] = true.into();
+    });
     wait_until("flows that count", PATIENCE, || {
         let said = dumped_flows(cluster, "n1");
         said.contains("ct_nw_dst=10.99.0.10").then_some(()).ok_or(said)
@@ -337,7 +315,7 @@ fn used(cluster: &Cluster, listener: &TcpListener) {
     let mut asking = writing.join().unwrap();
     asking.read_exact(&mut [0]).unwrap();
     // Nobody is behind this one.
-    assert!(connect(cluster, "web", "10.99.0.11:80").is_err());
+    assert!(cluster.connect("web", "10.99.0.11:80").is_err());
     let front = wait_until("the same counters as the switch's tool shows", PATIENCE, || {
         let output = cluster.osier("top services -o json");
         let told: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
@@ -369,7 +347,7 @@ fn used(cluster: &Cluster, listener: &TcpListener) {
 /// What policies deny is told for a while, if the fabric says that it is to be logged.
 fn denied(cluster: &Cluster, db: &str) {
     let told = wait_until("something denied", PATIENCE, || {
-        connect(cluster, "other", &format!("{db}:7000")).map_or(Ok(()), |_| Err("it may"))?;
+        cluster.connect("other", &format!("{db}:7000")).map_or(Ok(()), |_| Err("it may"))?;
         let told = flows(cluster, "--verdict denied");
         told.first().cloned().ok_or("nothing was")
     });

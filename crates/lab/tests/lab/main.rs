@@ -7,6 +7,7 @@ mod disk;
 mod errors;
 mod explain;
 mod flows;
+mod isolation;
 mod kills;
 mod life;
 mod restore;

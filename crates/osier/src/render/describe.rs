@@ -91,6 +91,10 @@ fn of_kind(resource: &Resource, facts: &mut Facts) {
             if let Some(services) = join(&spec.services) {
                 facts.say("Services", services);
             }
+            if let Some(isolation) = &spec.isolation {
+                let but = join(&isolation.shared).map(|shared| format!(", but {shared}"));
+                facts.say("Namespaces", format!("apart{}", but.unwrap_or_default()));
+            }
         }
         Resource::Node(Document { spec, status, .. }) => {
             facts.say("Tunnels end at", spec.tunnel.to_string());

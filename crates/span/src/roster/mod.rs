@@ -14,6 +14,7 @@
 //! one of its labels, found by that. A new selector costs the identities of its namespaces. Only a
 //! policy that is the first to name some label looks at all workloads, once.
 
+mod apart;
 mod identities;
 mod resolve;
 mod selections;
@@ -22,9 +23,9 @@ pub use identities::Traits;
 
 use identities::Identities;
 use osier_model::{
-    Change, DeviceName, Guard, Identity, Key, Labels, NamedPort, NamespaceName, NodeName, Object,
-    Policy, PolicyName, Saying, SelectionId, Selector, StatedNamespace, StatedPolicy,
-    StatedWorkload, Statement, StatementKey, Transport, Workload,
+    Change, DeviceName, Guard, Identity, Isolation, Key, Labels, NamedPort, NamespaceName,
+    NodeName, Object, Policy, PolicyName, Saying, SelectionId, Selector, StatedNamespace,
+    StatedPolicy, StatedWorkload, Statement, StatementKey, Transport, Workload,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 use selections::Selections;
@@ -46,6 +47,8 @@ pub struct Roster {
     guards: FxHashMap<NamespaceName, u32>,
     identities: Identities,
     selections: Selections,
+    /// How namespaces are apart.
+    apart: Option<Isolation>,
     /// Policies that name a port.
     namers: FxHashMap<(String, Transport), FxHashSet<PolicyName>>,
 }
@@ -117,11 +120,13 @@ impl Roster {
                     let labels = Labels::new();
                     self.put_namespace(StatedNamespace { name: name.clone(), labels }, &mut dirty);
                     self.namespaces.remove(&name);
+                    self.part(&name, &mut dirty);
                 }
                 Saying::Delete(StatementKey::Workload(device)) => {
                     self.drop_workload(device, &mut dirty);
                 }
                 Saying::Delete(StatementKey::Policy(name)) => self.drop_policy(&name, &mut dirty),
+                Saying::Apart(said) => self.keep_apart(said, &mut dirty),
             }
         }
         let retired = if dirty.is_left { self.retire(&mut dirty) } else { Vec::new() };
@@ -147,6 +152,7 @@ impl Roster {
     }
 
     fn put_namespace(&mut self, said: StatedNamespace, dirty: &mut Dirty) {
+        self.meet(&said.name, dirty);
         let before = labels_of(&self.namespaces, &said.name);
         self.namespaces.insert(said.name.clone(), said.labels);
         let after = labels_of(&self.namespaces, &said.name);
@@ -160,6 +166,7 @@ impl Roster {
     fn put_workload(&mut self, said: StatedWorkload, dirty: &mut Dirty) {
         let StatedWorkload { device, node, labels, mut ports } = said;
         let Some(namespace) = device.namespace() else { return };
+        self.meet(&namespace, dirty);
         ports.sort();
         let labels = self.share_labels(labels);
         let traits = self.identities.traits_among(&namespace, &labels, &ports);

@@ -3,9 +3,9 @@
 use super::selections::{Choice, Scope};
 use super::{Dirty, Resolved, Roster, labels_of};
 use osier_model::{
-    Direction, NamedPort, NamespaceName, Peer, Policy, PolicyName, PolicyRule, PortChoice,
-    PortRange, RulePort, SelectionId, Selector, StatedPeer, StatedPolicy, StatedPort, StatedRule,
-    Transport,
+    Direction, Identity, NamedPort, NamespaceName, Peer, Policy, PolicyName, PolicyRule,
+    PortChoice, PortRange, RulePort, SelectionId, Selector, StatedPeer, StatedPolicy, StatedPort,
+    StatedRule, Transport,
 };
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -121,6 +121,7 @@ impl Roster {
         let peers = rule.peers.as_ref().map(|peers| {
             let peer = |peer: &StatedPeer| match peer {
                 StatedPeer::Block(block) => Peer::Block(block.clone()),
+                StatedPeer::Nodes => Peer::Selection(select(self, Choice::Nodes)),
                 StatedPeer::Workloads { namespaces, labels } => {
                     let like = |like: &Selector| Scope::Like(like.clone());
                     let scope = namespaces.as_ref().map_or_else(|| Scope::One(own.clone()), like);
@@ -157,6 +158,9 @@ impl Roster {
     fn select(&mut self, choice: Choice, dirty: &mut Dirty) -> SelectionId {
         let Self { namespaces, identities, selections, .. } = self;
         let all = |choice: &Choice| {
+            if *choice == Choice::Nodes {
+                return BTreeSet::from([Identity::HOST]);
+            }
             let there: Vec<&NamespaceName> = match choice {
                 Choice::Labels { scope: Scope::One(namespace), .. } => vec![namespace],
                 _ => identities.namespaces().collect(),

@@ -19,6 +19,8 @@ pub(super) enum Choice {
     },
     /// Who has such a port.
     Port(NamedPort),
+    /// No workload: what comes by nodes.
+    Nodes,
 }
 
 /// Namespaces.
@@ -63,6 +65,7 @@ impl Choice {
                 namespaces.takes(around) && labels.takes(&traits.labels)
             }
             Self::Port(port) => traits.ports.contains(port),
+            Self::Nodes => false,
         }
     }
 
