@@ -220,6 +220,19 @@ impl WorkloadSpec {
     }
 }
 
+// === impl Protocol ===
+
+impl Protocol {
+    /// As the model has it.
+    pub fn transport(self) -> Transport {
+        match self {
+            Self::Tcp => Transport::Tcp,
+            Self::Udp => Transport::Udp,
+            Self::Sctp => Transport::Sctp,
+        }
+    }
+}
+
 // === impl NetworkPolicySpec ===
 
 impl NetworkPolicySpec {
@@ -245,6 +258,25 @@ impl NetworkPolicySpec {
             subjects: self.pod_selector.clone(),
             ingress: speaks(PolicyType::Ingress).then_some(ingress),
             egress: speaks(PolicyType::Egress).then_some(egress),
+        })
+    }
+
+    /// Prefixes with bits behind their length.
+    pub fn inexact(&self) -> impl Iterator<Item = &IpNet> {
+        let from = self.ingress.iter().flat_map(|rule| &rule.from);
+        let to = self.egress.iter().flat_map(|rule| &rule.to);
+        let blocks = from.chain(to).filter_map(|peer| peer.ip_block.as_ref());
+        let all = blocks.flat_map(|block| std::iter::once(&block.cidr).chain(&block.except));
+        all.filter(|prefix| prefix.trunc() != **prefix)
+    }
+
+    /// Ports that are called by name.
+    pub fn port_names(&self) -> impl Iterator<Item = (&str, Protocol)> {
+        let ingress = self.ingress.iter().flat_map(|rule| &rule.ports);
+        let ports = ingress.chain(self.egress.iter().flat_map(|rule| &rule.ports));
+        ports.filter_map(|port| match &port.port {
+            Some(NumberOrName::Name(name)) => Some((name.as_str(), port.protocol)),
+            _ => None,
         })
     }
 
@@ -305,11 +337,7 @@ impl PolicyPeer {
 
 impl PolicyPort {
     fn to_model(&self) -> Result<StatedPort, &'static str> {
-        let transport = match self.protocol {
-            Protocol::Tcp => Transport::Tcp,
-            Protocol::Udp => Transport::Udp,
-            Protocol::Sctp => Transport::Sctp,
-        };
+        let transport = self.protocol.transport();
         let port = match (&self.port, self.end_port) {
             (None, None) => PortChoice::Any,
             (Some(NumberOrName::Number(first)), last) => {

@@ -11,11 +11,11 @@ use crate::scribe::Duty;
 use crate::world::held::Held;
 use crate::world::identity::IdentityObject;
 use crate::world::pod::PodObject;
-use crate::world::policy::{NamespaceObject, PolicyObject};
+use crate::world::policy::{NamespaceObject, Planned, PolicyObject};
 use crate::world::watch::Told;
 use osier_controller::{Engine, IDENTITIES, kept_identity};
-use osier_model::{Key as ModelKey, Object, PolicyName};
-use osier_resource::Kind;
+use osier_model::{Key as ModelKey, Object, PolicyName, Transport};
+use osier_resource::{Kind, Resource};
 use osier_store::{Position, Query, Transaction};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,6 +27,8 @@ use tokio::time::Instant;
 const BAD: &str = "PolicyNotUnderstood";
 const REFUSED: &str = "PolicyRefused";
 const IDLE: &str = "PolicySelectsNothing";
+const INEXACT: &str = "PolicyPrefixTruncated";
+const NAMELESS: &str = "PolicyPortUnknown";
 /// How long a policy may select nobody before an event says so: pods often come after it.
 const EARLY: Duration = Duration::from_secs(10);
 /// How often is looked for those.
@@ -46,7 +48,7 @@ pub(super) struct Policies {
     sent: BTreeSet<u32>,
     dropped: BTreeSet<u32>,
     /// What was wrong at the start, when nobody could hear of it.
-    early: BTreeMap<Whose, Problem>,
+    early: Vec<(Whose, Problem)>,
     looked: Option<Instant>,
     /// How far the store was when all of its identities were written down.
     kept: Option<Position>,
@@ -80,13 +82,13 @@ impl Leader {
             Told::Put(object) => {
                 let name = object.name();
                 let uid: Box<str> = object.metadata.uid.as_deref().unwrap_or_default().into();
-                let (resource, bad) = object.plan();
+                let Planned { resource, bad, inexact } = object.plan();
                 self.mirror.want(resource);
                 let since = self.policies.known.get(&name).and_then(|(_, since)| *since);
                 let whose = Whose::policy(&name, &uid);
                 let now = Some(since.unwrap_or_else(Instant::now));
                 self.policies.known.put(name, (uid, now));
-                self.bad_policy(whose, bad);
+                self.bad_policy(&whose, bad, &inexact);
             }
             Told::Gone(object) => {
                 let name = object.name();
@@ -151,24 +153,33 @@ impl Leader {
         }
     }
 
-    fn bad_policy(&mut self, whose: Whose, bad: Option<String>) {
-        let problem = bad.map(|why| Problem {
+    fn bad_policy(&mut self, whose: &Whose, bad: Option<String>, inexact: &[String]) {
+        let bad = bad.map(|why| Problem {
             reason: BAD,
             text: format!("it lets nothing through, for it is not understood: {why}"),
         });
-        match problem {
-            // Nobody hears it before the controller is there.
-            Some(problem) if self.states.is_none() => {
-                drop(self.policies.early.insert(whose, problem));
+        let inexact = (!inexact.is_empty()).then(|| Problem {
+            reason: INEXACT,
+            text: format!(
+                "bits behind the length of a prefix are not looked at: {}",
+                inexact.join(", ")
+            ),
+        });
+        for (reason, problem) in [(BAD, bad), (INEXACT, inexact)] {
+            match problem {
+                // Nobody hears it before the controller is there.
+                Some(problem) if self.states.is_none() => {
+                    self.policies.early.push((whose.clone(), problem));
+                }
+                problem => self.problems.set(whose, &[reason], problem),
             }
-            problem => self.problems.set(&whose, &[BAD], problem),
         }
     }
 
     /// Tells what was wrong at the start.
     pub(super) fn tell_bad_policies(&mut self) {
         for (whose, problem) in std::mem::take(&mut self.policies.early) {
-            self.problems.set(&whose, &[BAD], Some(problem));
+            self.problems.set(&whose, &[problem.reason], Some(problem));
         }
     }
 
@@ -237,7 +248,7 @@ impl Leader {
         policies.kept = position;
     }
 
-    /// Policies that select nobody are told of, after a while.
+    /// Policies that select nobody, or name ports that nobody has, are told of, after a while.
     pub(super) fn look_at_policies(&mut self, engine: &Engine) {
         let now = Instant::now();
         if self.policies.looked.is_some_and(|at| now - at < LOOK) {
@@ -256,16 +267,46 @@ impl Leader {
             }
         };
         let known = self.policies.known.iter();
-        let found: Vec<(Whose, bool)> = known
+        let named = self.named_ports();
+        let found: Vec<(Whose, bool, Vec<String>)> = known
             .filter(|(_, (_, since))| since.is_some_and(|since| now - since >= EARLY))
-            .filter_map(|(name, (uid, _))| Some((Whose::policy(name, uid), is_idle(name)?)))
+            .filter_map(|(name, (uid, _))| {
+                let unknown = self.unknown_ports(name, &named);
+                Some((Whose::policy(name, uid), is_idle(name)?, unknown))
+            })
             .collect();
-        for (whose, is_idle) in found {
+        for (whose, is_idle, unknown) in found {
+            let nameless = (!unknown.is_empty()).then(|| Problem {
+                reason: NAMELESS,
+                text: format!("no pod has a port that is called so: {}", unknown.join(", ")),
+            });
+            self.problems.set(&whose, &[NAMELESS], nameless);
             let problem = is_idle.then(|| Problem {
                 reason: IDLE,
                 text: "no pod of its namespace has the labels of its podSelector".to_owned(),
             });
             self.problems.set(&whose, &[IDLE], problem);
         }
+    }
+
+    /// Names that pods give to ports.
+    fn named_ports(&self) -> BTreeSet<(String, Transport)> {
+        let workloads = self.mirror.all(Kind::Workload).filter_map(|resource| match resource {
+            Resource::Workload(workload) => Some(&workload.spec.ports),
+            _ => None,
+        });
+        workloads.flatten().map(|port| (port.name.clone(), port.transport)).collect()
+    }
+
+    /// Ports that a policy calls by a name that no pod gives.
+    fn unknown_ports(&self, policy: &str, named: &BTreeSet<(String, Transport)>) -> Vec<String> {
+        let Some(Resource::NetworkPolicy(policy)) = self.mirror.wanted(Kind::NetworkPolicy, policy)
+        else {
+            return Vec::new();
+        };
+        let names = policy.spec.port_names().map(|(name, protocol)| (name, protocol.transport()));
+        let unknown =
+            names.filter(|(name, transport)| !named.contains(&((*name).to_owned(), *transport)));
+        unknown.map(|(name, transport)| format!("{name}/{transport}")).collect()
     }
 }

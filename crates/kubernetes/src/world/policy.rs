@@ -27,6 +27,15 @@ partial!(
     "networkpolicies"
 );
 
+/// What a policy is to the model.
+pub(crate) struct Planned {
+    pub(crate) resource: Resource,
+    /// What of it is not understood.
+    pub(crate) bad: Option<String>,
+    /// Prefixes that were read without the bits behind their length.
+    pub(crate) inexact: Vec<String>,
+}
+
 /// A namespace, as it is read.
 #[derive(Deserialize, Debug, Clone)]
 pub(crate) struct NamespaceObject {
@@ -44,18 +53,21 @@ impl PolicyObject {
         called(&self.metadata)
     }
 
-    /// What it is to the model, and what of it is not understood. A policy that is not understood
-    /// lets nothing through: whoever wrote it wanted less than everything.
-    pub(crate) fn plan(&self) -> (Resource, Option<String>) {
+    /// What it is to the model. A policy that is not understood lets nothing through: whoever wrote it
+    /// wanted less than everything.
+    pub(crate) fn plan(&self) -> Planned {
         let read = serde_json::from_value::<NetworkPolicySpec>(self.spec.clone());
-        let read = read.map(NetworkPolicySpec::truncated).map_err(|error| error.to_string());
-        let read = read.and_then(|spec| {
-            let resource = self.resource(spec);
-            resource.validate().map_err(|fault| fault.to_string()).map(|()| resource)
+        let read = read.map_err(|error| error.to_string()).and_then(|spec| {
+            let inexact = spec.inexact().map(ToString::to_string).collect();
+            let resource = self.resource(spec.truncated());
+            resource.validate().map_err(|fault| fault.to_string()).map(|()| (resource, inexact))
         });
         match read {
-            Ok(resource) => (resource, None),
-            Err(why) => (self.resource(self.closed()), Some(why)),
+            Ok((resource, inexact)) => Planned { resource, bad: None, inexact },
+            Err(why) => {
+                let resource = self.resource(self.closed());
+                Planned { resource, bad: Some(why), inexact: Vec::new() }
+            }
         }
     }
 
@@ -95,15 +107,16 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn plan(spec: &Value) -> (NetworkPolicySpec, Option<String>) {
+    fn plan(spec: &Value) -> (NetworkPolicySpec, Option<String>, Vec<String>) {
         let object: PolicyObject = serde_json::from_value(
             json!({"metadata": {"name": "web", "namespace": "shop"}, "spec": spec}),
         )
         .unwrap();
-        match object.plan() {
-            (Resource::NetworkPolicy(policy), why) => {
+        let Planned { resource, bad, inexact } = object.plan();
+        match resource {
+            Resource::NetworkPolicy(policy) => {
                 assert_eq!(policy.metadata.name, "shop:web");
-                (policy.spec, why)
+                (policy.spec, bad, inexact)
             }
             _ => panic!("no policy"),
         }
@@ -118,8 +131,8 @@ mod tests {
                 {"ipBlock": {"cidr": "10.0.0.1/8", "except": ["10.1.0.0/16"]}}],
                 "ports": [{"protocol": "TCP", "port": "http"}, {"protocol": "UDP", "port": 53,
                     "endPort": 54}]}]});
-        let (read, why) = plan(&spec);
-        assert_eq!(why, None);
+        let (read, why, inexact) = plan(&spec);
+        assert_eq!((why, inexact), (None, vec!["10.0.0.1/8".to_owned()]));
         // Host bits are what the API server only warns of.
         let block = read.ingress[0].from[1].ip_block.as_ref().unwrap();
         assert_eq!(block.cidr.to_string(), "10.0.0.0/8");
@@ -134,7 +147,7 @@ mod tests {
             json!({"podSelector": {"matchLabels": {"app": "web"}},
                 "egress": [{"ports": [{"port": 80, "endPort": 79}]}]}),
         ] {
-            let (read, why) = plan(&spec);
+            let (read, why, _) = plan(&spec);
             assert!(why.is_some() && read.ingress.is_empty() && read.egress.is_empty());
             assert_eq!(read.policy_types.len(), 2);
             assert_eq!(read.pod_selector.to_string(), "app=web");

@@ -98,16 +98,28 @@ fn policies_are_followed_and_numbers_stay() {
     });
 }
 
-/// Host bits are understood, and a policy about nobody is told of.
+/// Host bits are understood; they, a policy about nobody and ports that nobody has are told of.
 fn broken(server: &Server, a: &Agent) {
     let blocks = json!({"podSelector": {}, "policyTypes": ["Egress"],
         "egress": [{"to": [{"ipBlock": {"cidr": "198.51.100.7/24"}}]}]});
     policy(server, "blocks", &blocks);
     a.eventually("two policies", |v| v.policies().len(), 2);
     policy(server, "idle", &json!({"podSelector": {"matchLabels": {"app": "nobody"}}}));
-    until("an event", || {
-        let all = events(server, "idle");
-        let said = |(reason, _): &(String, String)| reason == "PolicySelectsNothing";
-        if all.iter().any(said) { Ok(()) } else { Err(format!("{all:?}")) }
-    });
+    policy(
+        server,
+        "names",
+        &json!({"podSelector": {"matchLabels": {"app": "web"}}, "ingress": [{"ports": [{"port": "http"},
+            {"port": "sql"}, {"protocol": "UDP", "port": "http"}]}]}),
+    );
+    for (name, reason, words) in [
+        ("blocks", "PolicyPrefixTruncated", "198.51.100.7/24"),
+        ("idle", "PolicySelectsNothing", "podSelector"),
+        ("names", "PolicyPortUnknown", "called so: sql/tcp, http/udp"),
+    ] {
+        until("an event", || {
+            let all = events(server, name);
+            let said = |(why, said): &(String, String)| why == reason && said.contains(words);
+            if all.iter().any(said) { Ok(()) } else { Err(format!("{all:?}")) }
+        });
+    }
 }
