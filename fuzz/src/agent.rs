@@ -37,7 +37,12 @@ static COMPILER: LazyLock<Compiler> = LazyLock::new(|| {
          "mac":"0a:00:00:00:00:01","addresses":["10.1.1.5","fd01::5"]},
         {"kind":"port","device":"b","interface":"eth0","network":"lan","node":"n1",
          "mac":"0a:00:00:00:00:02","addresses":["10.2.0.5","fd02::5"]}]"#;
-    let local = LocalPorts { gateway: PortNo(2), tunnel: PortNo(1), tunnel_mtu: Some(1442) };
+    let local = LocalPorts {
+        gateway: PortNo(2),
+        tunnel: PortNo(1),
+        tunnel_mtu: Some(1442),
+        connection_rate: None,
+    };
     let node = NodeName::new("n1").unwrap();
     let mut compiler = Compiler::new(node, Fabric::default(), local);
     let objects: Vec<Object> = serde_json::from_str(objects).unwrap();

@@ -10,7 +10,7 @@ use crate::answers;
 use crate::cni_server::{CniServer, ServeError};
 use crate::config::Config;
 use crate::controller::{Controller, NoController};
-use crate::fixed::{self, Fixed};
+use crate::fixed::Fixed;
 use crate::follow::Follower;
 use crate::gateway::GatewayError;
 use crate::health;
@@ -328,5 +328,5 @@ async fn attach_all(
         // A pod whose wire is gone: that is for its runtime to see.
         warn!(error = %Chain(&error), "not all ports that were taken over work");
     }
-    Ok(fixed::numbers(&applied, node, tunnel)?)
+    Ok(fixed.local(&applied, node, tunnel)?)
 }

@@ -18,6 +18,10 @@ pub const DEFAULT_PATH: &str = "/etc/osier/agent.toml";
 /// Where runtimes look for the CNI configuration.
 pub const DEFAULT_CNI_CONFIG: &str = "/etc/cni/net.d/10-osier.conflist";
 
+/// How many tracked connections a pod may begin in a second, unless told otherwise: more than servers
+/// begin, and less than fills a tracker before anybody looks.
+const CONNECTION_RATE: u32 = 10_000;
+
 /// The longest configuration that is read, in bytes.
 const MAX_FILE: u64 = 1 << 20;
 
@@ -55,6 +59,8 @@ pub struct Config {
     /// Whether a switch that restarts waits for its flows; `None`: unless that could lock the node
     /// out.
     pub flow_restore_wait: Option<bool>,
+    /// How many tracked connections a pod may begin in a second; `None`: any number.
+    pub connection_rate: Option<u32>,
 }
 
 /// Where the controller is, and how a node gets to be its own.
@@ -150,6 +156,7 @@ struct File {
     cool_down_seconds: Option<u32>,
     masquerade: Option<bool>,
     flow_restore_wait: Option<bool>,
+    connection_rate: Option<u32>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -225,6 +232,8 @@ impl Config {
             cool_down: Duration::from_secs(file.cool_down_seconds.unwrap_or(60).into()),
             masquerade: file.masquerade.unwrap_or(true),
             flow_restore_wait: file.flow_restore_wait,
+            connection_rate: Some(file.connection_rate.unwrap_or(CONNECTION_RATE))
+                .filter(|n| *n > 0),
         };
         for (key, value) in [
             ("ovsdb", &config.ovsdb),

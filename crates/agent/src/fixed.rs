@@ -25,6 +25,7 @@ pub(crate) struct Fixed {
     datapath: &'static str,
     /// Whether the bridge is somebody else's, and used as it is.
     foreign_bridge: bool,
+    connection_rate: Option<u32>,
 }
 
 // === impl Fixed ===
@@ -32,7 +33,8 @@ pub(crate) struct Fixed {
 impl Fixed {
     pub(crate) fn new(config: &Config, foreign_bridge: bool) -> Self {
         let bridge = config.bridge.as_str().to_owned();
-        Self { bridge, datapath: config.datapath.as_str(), foreign_bridge }
+        let (datapath, connection_rate) = (config.datapath.as_str(), config.connection_rate);
+        Self { bridge, datapath, foreign_bridge, connection_rate }
     }
 
     /// Asks for the rows, for a node with this tunnel.
@@ -52,7 +54,7 @@ impl Fixed {
         node: &Node,
         tunnel: Tunnel,
     ) -> Result<LocalPorts, SwitchError> {
-        numbers(&self.put(rows, node, tunnel).await?.await?, node, tunnel)
+        self.local(&self.put(rows, node, tunnel).await?.await?, node, tunnel)
     }
 
     fn plan(&self, node: &Node, tunnel: Tunnel) -> Plan {
@@ -81,21 +83,24 @@ impl Fixed {
         interface.options = options.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
         plan.port(gateway).port(tunnels)
     }
-}
 
-/// The numbers that the fixed ports have, and how large a packet fits the tunnel.
-pub(crate) fn numbers(
-    applied: &Applied,
-    node: &Node,
-    tunnel: Tunnel,
-) -> Result<LocalPorts, SwitchError> {
-    let number = |name: &str| {
-        let number = applied.ofport(name).and_then(|number| u32::try_from(number).ok());
-        number.map(PortNo).ok_or_else(|| SwitchError::NoNumber(name.to_owned()))
-    };
-    Ok(LocalPorts {
-        gateway: number(gateway::INTERFACE)?,
-        tunnel: number(TUNNEL)?,
-        tunnel_mtu: tunnel_mtu(tunnel, node.tunnel).ok(),
-    })
+    /// The numbers that the fixed ports have, how large a packet fits the tunnel, and how much of the
+    /// connection tracker is for a port.
+    pub(crate) fn local(
+        &self,
+        applied: &Applied,
+        node: &Node,
+        tunnel: Tunnel,
+    ) -> Result<LocalPorts, SwitchError> {
+        let number = |name: &str| {
+            let number = applied.ofport(name).and_then(|number| u32::try_from(number).ok());
+            number.map(PortNo).ok_or_else(|| SwitchError::NoNumber(name.to_owned()))
+        };
+        Ok(LocalPorts {
+            gateway: number(gateway::INTERFACE)?,
+            tunnel: number(TUNNEL)?,
+            tunnel_mtu: tunnel_mtu(tunnel, node.tunnel).ok(),
+            connection_rate: self.connection_rate,
+        })
+    }
 }

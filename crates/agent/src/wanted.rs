@@ -259,7 +259,12 @@ objects:
     }
 
     fn local(tunnel: u32) -> LocalPorts {
-        LocalPorts { gateway: PortNo(2), tunnel: PortNo(tunnel), tunnel_mtu: None }
+        LocalPorts {
+            gateway: PortNo(2),
+            tunnel: PortNo(tunnel),
+            tunnel_mtu: None,
+            connection_rate: None,
+        }
     }
 
     fn port() -> Port {

@@ -426,9 +426,11 @@ impl Compiler {
         let Some(port) = self.view.ports().get(key) else { return };
         let Some(network) = self.view.networks().get(&port.network) else { return };
         let place = if port.node == *self.view.node() {
-            self.attachments
-                .get(key)
-                .map(|at| Place::Here { at: *at, large: at.exceeds_tunnel(self.local) })
+            self.attachments.get(key).map(|at| Place::Here {
+                at: *at,
+                large: at.exceeds_tunnel(self.local),
+                connection_rate: self.local.connection_rate,
+            })
         } else if network.vni == default_vni() {
             // Its node's block is the way to it.
             None

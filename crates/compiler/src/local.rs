@@ -13,6 +13,8 @@ pub struct LocalPorts {
     pub tunnel: PortNo,
     /// The largest packet that fits the tunnel, without its Ethernet header, if that is known.
     pub tunnel_mtu: Option<u16>,
+    /// How many tracked connections a port may begin in a second, if that is bounded.
+    pub connection_rate: Option<u32>,
 }
 
 /// Where a local port is attached to the switch.
@@ -29,7 +31,7 @@ pub struct Attachment {
 // === impl Attachment ===
 
 impl Attachment {
-    /// The largest tag: each has two meters.
+    /// The largest tag: each has four meters.
     pub const MAX_TAG: u32 = meters::MAX_TAG;
 
     /// Whether its packets may be too large for the tunnel.

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `0x4000_0000` | floods, one for each network, by VNI |
 //! | `0x4100_0000` | questions to the agent, one for each kind |
-//! | `0x8000_0000` | ports, two for each tag: what goes to it, and what comes from it |
+//! | `0x8000_0000` | ports, four for each tag: what goes to it, what comes from it, connections that it begins, and those that others begin with it |
 
 use crate::question::Question;
 use osier_model::{Limit, Vni};
@@ -24,19 +24,33 @@ const FLOOD_RATE: u32 = 1000;
 /// Questions of one kind in a second.
 const QUESTION_RATE: u32 = 200;
 
+/// How many ports of other nodes may begin connections with one port as fast as they may.
+const SENDERS: u32 = 4;
+
 /// Where those of ports start.
 const PORTS: u32 = 0x8000_0000;
 /// The largest tag whose meters have numbers.
-pub(crate) const MAX_TAG: u32 = (METER_MAX - 1 - PORTS) / 2;
+pub(crate) const MAX_TAG: u32 = (METER_MAX - 3 - PORTS) / 4;
 
 /// The meter of what goes to the port with this tag.
 pub(crate) fn to_port(tag: u32) -> u32 {
-    PORTS + 2 * tag
+    PORTS + 4 * tag
 }
 
 /// The meter of what comes from the port with this tag.
 pub(crate) fn from_port(tag: u32) -> u32 {
-    PORTS + 2 * tag + 1
+    PORTS + 4 * tag + 1
+}
+
+/// The meter of connections that the port with this tag begins.
+pub(crate) fn begun_by(tag: u32, rate: u32) -> Meter {
+    packets(PORTS + 4 * tag + 2, rate)
+}
+
+/// The meter of connections that others begin with it, from other nodes: those of several ports that
+/// keep to their rate.
+pub(crate) fn begun_with(tag: u32, rate: u32) -> Meter {
+    packets(PORTS + 4 * tag + 3, rate.saturating_mul(SENDERS))
 }
 
 /// The meter of a network's floods.

@@ -66,6 +66,8 @@ tables! {
     Route = 21 "route" Miss::Drop;
     /// Which Service a new connection is to, and by its group to which endpoint.
     Service = 24 "service" Miss::Continue(Table::Route);
+    /// How fast a port begins connections that are tracked: gone through, and left again.
+    Admission = 25 "admission" Miss::Drop;
     /// Which endpoint a client had before; learned, for Services that keep their clients.
     Affinity = 26 "affinity" Miss::Drop;
     /// To an endpoint of a Service that keeps its clients, which is learned.

@@ -175,6 +175,7 @@ async fn program(node: &Node, n: u8, objects: &[Object], tunnel: Tunnel) {
         gateway: PortNo(GATEWAY.into()),
         tunnel: PortNo(TUNNEL.into()),
         tunnel_mtu: None,
+        connection_rate: Some(1000),
     };
     let cluster = Cluster { tunnel, ..Cluster::default() };
     let mut compiler = Compiler::new(name(n), cluster, local);

@@ -14,8 +14,12 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-const LOCAL: LocalPorts =
-    LocalPorts { gateway: PortNo(2), tunnel: PortNo(1), tunnel_mtu: Some(1442) };
+const LOCAL: LocalPorts = LocalPorts {
+    gateway: PortNo(2),
+    tunnel: PortNo(1),
+    tunnel_mtu: Some(1442),
+    connection_rate: Some(1000),
+};
 
 fn fabric() -> Fabric {
     let policy = PolicyMode { rejudge: true, log: true };
@@ -313,8 +317,9 @@ fn a_port_costs_its_own_flows() {
         let compiled = compiler.attach(port_key(n), at).unwrap();
         assert_eq!(compiled.len(), 1);
         assert_eq!(compiled[0].owner, Owner::from(Key::Port(port_key(n))));
-        // Ingress, IP and ARP in the spoof guard, one route, and the way to itself by a Service.
-        assert_eq!(compiled[0].plan.flows.len(), 5);
+        // Ingress, IP and ARP in the spoof guard, one route, the way to itself by a Service, and its
+        // connections in both directions.
+        assert_eq!(compiled[0].plan.flows.len(), 7);
     }
 }
 

@@ -83,7 +83,12 @@ fn flows(compiler: &Compiler) -> usize {
 
 #[test]
 fn flows_are_a_sum_and_pods_elsewhere_cost_none() {
-    let local = LocalPorts { gateway: PortNo(2), tunnel: PortNo(1), tunnel_mtu: None };
+    let local = LocalPorts {
+        gateway: PortNo(2),
+        tunnel: PortNo(1),
+        tunnel_mtu: None,
+        connection_rate: Some(1000),
+    };
     let mut compiler = Compiler::new("n1".parse().unwrap(), Fabric::default(), local);
     let network = "{ kind: network, name: pods, vni: 1, router: default, reach: routed }";
     for text in ["{ kind: router, name: default, vrf: 0 }", network] {

@@ -7,6 +7,7 @@ mod bridged;
 #[allow(dead_code, reason = "shared with the tests of whole clusters, which use the rest")]
 mod cluster;
 mod deck;
+mod floods;
 mod frame;
 mod judged;
 #[path = "../node/lab.rs"]

@@ -85,7 +85,7 @@ impl Choice {
 
 /// Leads connections to the endpoints.
 pub(crate) fn lead(out: &mut Emitter, door: &Door, choice: &Choice) {
-    let rule = door.rule.clone().load(Register::FROM_SERVICE, 1_u8);
+    let rule = door.rule.clone().through(Table::Admission).load(Register::FROM_SERVICE, 1_u8);
     if choice.affinity.is_some() {
         let rule = rule.load(Register::SERVICE, choice.group).through(Table::Affinity);
         return out.add(rule.to(Table::Endpoint));

@@ -1,5 +1,6 @@
 //! One file for each kind of flows: which packets it owns stands in its first lines.
 
+pub(crate) mod admission;
 pub(crate) mod arp;
 pub(crate) mod balance;
 pub(crate) mod flood;

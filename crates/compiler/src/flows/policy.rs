@@ -148,7 +148,7 @@ fn zone(out: &mut Emitter, zone: u16, of: impl Fn(Rule) -> Rule, above: u16) {
         let guarded = rule(Table::Connection, priority::NORMAL).when(Register::GUARDED, 1_u8);
         out.add(guarded.family(ipv6).then(ask(zone, Table::Known)));
         let grant = rule(Table::Grant, priority::NORMAL).family(ipv6);
-        out.add(grant.then(remember(zone)).to(Table::SourceNat));
+        out.add(grant.through(Table::Admission).then(remember(zone)).to(Table::SourceNat));
     }
 }
 

@@ -2,7 +2,9 @@
 //! one a node behind the tunnel. Ports of a routed network have no way by Ethernet address: there
 //! everything goes through the router, and that is what keeps a pod's flows few.
 
-use super::{arp, mac, neighbour, out_of, priority, source_nat, spoof_guard, through_tunnel};
+use super::{
+    admission, arp, mac, neighbour, out_of, priority, source_nat, spoof_guard, through_tunnel,
+};
 use crate::local::{Attachment, host};
 use crate::meters;
 use crate::pipeline::Table;
@@ -20,6 +22,8 @@ pub(crate) enum Place<'a> {
     Here {
         at: Attachment,
         large: bool,
+        /// How fast it may begin tracked connections.
+        connection_rate: Option<u32>,
     },
     At(&'a Node),
 }
@@ -31,10 +35,13 @@ pub(crate) fn flows(
     vrf: Option<VrfId>,
     place: Place<'_>,
 ) {
-    if let Place::Here { at, large } = place {
+    if let Place::Here { at, large, connection_rate } = place {
         ingress(out, port, network, vrf, at, large);
         spoof_guard::flows(out, port, network, own_addresses(port, network), at);
         limits(out, port, at);
+        if let Some(rate) = connection_rate {
+            admission::flows(out, at, rate);
+        }
         if vrf == Some(VrfId::default()) {
             source_nat::hairpin(out, at);
         }

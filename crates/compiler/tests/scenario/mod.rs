@@ -20,6 +20,7 @@ struct Local {
     tunnel: u32,
     gateway: u32,
     tunnel_mtu: Option<u16>,
+    connection_rate: Option<u32>,
 }
 
 #[derive(Deserialize, Clone)]
@@ -44,8 +45,9 @@ impl Scenario {
     }
 
     pub fn compiler(&self) -> Compiler {
-        let Local { tunnel, gateway, tunnel_mtu } = self.local;
-        let local = LocalPorts { gateway: PortNo(gateway), tunnel: PortNo(tunnel), tunnel_mtu };
+        let Local { tunnel, gateway, tunnel_mtu, connection_rate } = self.local;
+        let (gateway, tunnel) = (PortNo(gateway), PortNo(tunnel));
+        let local = LocalPorts { gateway, tunnel, tunnel_mtu, connection_rate };
         let mut compiler = Compiler::new(self.node.clone(), self.fabric.clone(), local);
         for object in &self.objects {
             compiler.apply(Change::Put(object.clone())).unwrap();
