@@ -56,7 +56,7 @@ fuzz: ## every fuzz target for a while; SECONDS_EACH=n (default 20)
 
 .PHONY: soak
 soak: packages ## the long suites, not in CI
-	OSIER_SOAK=1 $(CARGO) test --release --workspace --locked -- --ignored soak --nocapture
+	$(CARGO) test --workspace --locked --no-fail-fast -- --ignored soak --nocapture
 
 # What upgrades begin with: an earlier commit, newer than the last change that broke them.
 EARLIER ?= 7c31d56

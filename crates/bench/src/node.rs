@@ -115,7 +115,9 @@ fn start_agent(program: &Path, node: &Node, view: &str) -> Result<Process> {
     let config = directory.join("agent.toml");
     std::fs::write(&config, text)?;
     let program = program.to_str().context("the agent's path is text")?;
-    Ok(node.netns().command(program).args(["agent", "--config"]).arg(config).spawn()?)
+    let agent = node.netns().command(program).args(["agent", "--config"]).arg(config);
+    // As `deploy/osier-agent.service` has it.
+    Ok(agent.env("MALLOC_ARENA_MAX", "1").spawn()?)
 }
 
 /// Waits until all agents serve.

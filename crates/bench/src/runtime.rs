@@ -82,11 +82,6 @@ impl Plugin {
         address.with_context(|| format!("no address in {result}"))
     }
 
-    /// Attaches pods one at a time.
-    pub(crate) fn add_all(&self, pods: &[Pod]) -> Result<()> {
-        self.within(|| pods.iter().try_for_each(|pod| self.call("ADD", pod).map(drop)))
-    }
-
     /// Attaches pods at once: from the start of the first to the end of the last.
     pub(crate) fn add_at_once(&self, pods: &[Pod]) -> Result<Duration> {
         self.within(|| self.at_once("ADD", pods))
