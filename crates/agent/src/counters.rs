@@ -19,8 +19,13 @@ use osier_openflow::instruction::Instructions;
 use osier_openflow::message::{FlowRequest, MultipartRequest, ReplyBody};
 use osier_openflow::session::{ConnectError, Endpoint, Options, RequestError, Session};
 use std::collections::BTreeMap;
+use std::time::Duration;
 use thiserror::Error;
+use tokio::time::timeout;
 use tracing::warn;
+
+/// How long metrics wait for the switch.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Why the switch's counters are not known.
 #[derive(Debug, Error)]
@@ -35,11 +40,18 @@ pub(crate) enum CountError {
 
 /// Completes metrics with what the switch tells now.
 pub(crate) async fn refresh(config: &Config, switch: &Switch, metrics: &Metrics) {
-    let counts = counts(config, switch).await;
-    if let Err(error) = &counts {
-        warn!(error = %Chain(error), "metrics are without what the switch counted");
-    }
-    metrics.set_switch(counts.ok());
+    let counts = match timeout(PATIENCE, counts(config, switch)).await {
+        Ok(Ok(counts)) => Some(counts),
+        Ok(Err(error)) => {
+            warn!(error = %Chain(&error), "metrics are without what the switch counted");
+            None
+        }
+        Err(_) => {
+            warn!("metrics are without what the switch counted: it takes too long");
+            None
+        }
+    };
+    metrics.set_switch(counts);
 }
 
 async fn counts(config: &Config, switch: &Switch) -> Result<SwitchCounts, CountError> {

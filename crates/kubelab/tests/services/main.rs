@@ -1,5 +1,5 @@
-//! A real cluster without kube-proxy: Osier makes Services real, and the suite's smoke set of them
-//! passes.
+//! A real cluster without kube-proxy: Osier makes Services and policies real, and the suite's smoke set of
+//! them passes.
 
 #![allow(clippy::unwrap_used, reason = "a panic is the report")]
 
@@ -11,10 +11,13 @@ use osier_kubelab::{Cluster, Osier, Outcome, Proxy, SERVICES, Settings, Suite};
 use std::time::Duration;
 
 /// Inside and by nodes' ports, both transports, affinity, and names, which are a Service themselves.
-const SMOKE: &str = r"\[sig-network\] (Services should (serve .*|be able to create a functioning NodePort.*|have session affinity work .*)|DNS should provide DNS for services) .*\[Conformance\]";
+const SERVING: &str = r"\[sig-network\] (Services should (serve .*|be able to create a functioning NodePort.*|have session affinity work .*)|DNS should provide DNS for services) .*\[Conformance\]";
+
+/// What comes in by labels of pods and namespaces, what goes out by nothing and by addresses, and the API.
+const JUDGING: &str = r"\[sig-network\] Netpol (API should|NetworkPolicy between server and client should (enforce policy based on PodSelector and NamespaceSelector|deny egress from all pods in a namespace|enforce except clause))";
 
 #[test]
-fn services_are_real_without_kube_proxy() {
+fn services_and_policies_are_real_without_kube_proxy() {
     let programs = world::programs();
     let settings = Settings { dual: true, proxy: Proxy::None, ..Settings::default() };
     let cluster = Cluster::up(settings).unwrap();
@@ -34,7 +37,7 @@ fn services_are_real_without_kube_proxy() {
 
 fn smoke(cluster: &Cluster) {
     let suite = Suite {
-        focus: SMOKE.to_owned(),
+        focus: format!("{SERVING}|{JUDGING}"),
         skip: String::new(),
         processes: 4,
         timeout: Duration::from_mins(10),
@@ -43,6 +46,6 @@ fn smoke(cluster: &Cluster) {
     let dir = cluster.lab().dir().join("e2e");
     let report = suite.run(&cluster.layout().unwrap(), &dir).unwrap();
     let (passed, failed) = (report.count(Outcome::Passed), report.count(Outcome::Failed));
-    assert!(failed == 0 && passed >= 6, "{}", report.to_table());
+    assert!(failed == 0 && passed >= 6 + 5, "{}", report.to_table());
     println!("{passed} specs passed");
 }

@@ -7,8 +7,8 @@ use super::paint::{Paint, Tone};
 use super::table::{self, Table};
 use crate::client::answers::NodeStatus;
 use osier_resource::{
-    Condition, Document, EndpointState, EndpointsSpec, Kind, Resource, ServiceSpec, ServiceStatus,
-    Truth,
+    Condition, Document, EndpointState, EndpointsSpec, FabricSpec, Kind, Resource, ServiceSpec,
+    ServiceStatus, Truth,
 };
 use serde_json::Value;
 use std::fmt::{Display, Write as _};
@@ -81,21 +81,7 @@ impl Facts {
 
 fn of_kind(resource: &Resource, facts: &mut Facts) {
     match resource {
-        Resource::Fabric(Document { spec, .. }) => {
-            facts.say("Between nodes", format!("{:?}", spec.tunnel).to_lowercase());
-            let said = join(&spec.cluster).map_or_else(
-                || "no addresses are named".to_owned(),
-                |cluster| format!("{cluster}: between these nothing is translated"),
-            );
-            facts.say("Cluster", said);
-            if let Some(services) = join(&spec.services) {
-                facts.say("Services", services);
-            }
-            if let Some(isolation) = &spec.isolation {
-                let but = join(&isolation.shared).map(|shared| format!(", but {shared}"));
-                facts.say("Namespaces", format!("apart{}", but.unwrap_or_default()));
-            }
-        }
+        Resource::Fabric(Document { spec, .. }) => of_fabric(spec, facts),
         Resource::Node(Document { spec, status, .. }) => {
             facts.say("Tunnels end at", spec.tunnel.to_string());
             if let Some(addresses) = join(&spec.addresses) {
@@ -159,6 +145,31 @@ fn of_kind(resource: &Resource, facts: &mut Facts) {
                 facts.say("Port", format!("{} is {}/{}", port.name, port.port, port.transport));
             }
         }
+    }
+}
+
+fn of_fabric(spec: &FabricSpec, facts: &mut Facts) {
+    facts.say("Between nodes", format!("{:?}", spec.tunnel).to_lowercase());
+    let said = join(&spec.cluster).map_or_else(
+        || "no addresses are named".to_owned(),
+        |cluster| format!("{cluster}: between these nothing is translated"),
+    );
+    facts.say("Cluster", said);
+    if let Some(services) = join(&spec.services) {
+        facts.say("Services", services);
+    }
+    if let Some(isolation) = &spec.isolation {
+        let but = join(&isolation.shared).map(|shared| format!(", but {shared}"));
+        facts.say("Namespaces", format!("apart{}", but.unwrap_or_default()));
+    }
+    if spec.policy.log {
+        facts.say("Policies", "what they deny is logged");
+    }
+    if spec.policy.rejudge {
+        facts.say("Policies", "connections are judged again when they change");
+    }
+    if spec.accounting {
+        facts.say("Accounting", "packets and bytes of Services are counted");
     }
 }
 
