@@ -70,8 +70,9 @@ pub(super) struct Request {
 /// A socket in the namespace of the thread that made it.
 pub(super) struct Netlink(Socket);
 
-/// Larger than any answer of the kernel to one read.
-const BUFFER: usize = 64 << 10;
+/// As much as the kernel answers to one read. No more: to give back what is larger makes the allocator
+/// clean up after itself, which takes longer the more an agent knows.
+const BUFFER: usize = 32 << 10;
 
 // === impl Netlink ===
 
