@@ -145,7 +145,6 @@ pub async fn run_with(
     let restore = keep_restoring(&config, &switch, &node).await?;
 
     let Upstream { view, controller, progress, ready } = upstream;
-    let dead = adopted.dead;
     let ports = Ports::new(
         config.clone(),
         boot_id,
@@ -155,7 +154,7 @@ pub async fn run_with(
         controller,
         adopted.living,
     );
-    ports.bury(dead);
+    ports.bury(adopted.dead);
     metrics.set_ports(ports.count());
     ports.set_blocks(&node.blocks);
     let mut follower = Follower {

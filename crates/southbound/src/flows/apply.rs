@@ -13,7 +13,7 @@ use osier_openflow::message::{
     BundleFlags, ErrorCode, ErrorMessage, FlowRequest, MultipartRequest, ReplyBody,
 };
 use osier_openflow::session::{
-    BatchError, BundleError, Encode, RequestError, Session, SessionError,
+    BatchError, BundleError, Encode, Refusal, RequestError, Session, SessionError,
 };
 use osier_openflow::wire::{EncodeError, Writer};
 use std::sync::Arc;
@@ -60,6 +60,8 @@ enum Fault {
 #[derive(Default)]
 struct Round {
     refusals: usize,
+    /// Whether meters and the bundle behind them are sent one by one.
+    apart: bool,
     /// Whether the switch was asked again after a refusal.
     asked_again: bool,
 }
@@ -70,15 +72,65 @@ impl Driver {
         let mut round = Round::default();
         while !self.desired.is_settled() {
             let before = self.desired.before_bundle();
-            self.send_each(session, &before, &mut round).await?;
-            self.check_places(session).await?;
-            let bundle = self.desired.bundle();
-            if self.send_bundle(session, &bundle, &mut round).await? {
+            let done = if self.can_go_together(&before, &round) {
+                self.send_together(session, &before, &mut round).await?
+            } else {
+                self.send_each(session, &before, &mut round).await?;
+                self.check_places(session).await?;
+                let bundle = self.desired.bundle();
+                self.send_bundle(session, &bundle, &mut round).await?
+            };
+            if done {
                 let after = self.desired.after_bundle();
                 self.send_each(session, &after, &mut round).await?;
             }
         }
         Ok(())
+    }
+
+    /// Whether what goes before the bundle are new meters and no more, and the bundle may go at once.
+    fn can_go_together(&self, before: &Batch, round: &Round) -> bool {
+        let is_new = |item: &Ref| {
+            matches!(item, Ref::Meter(_)) && self.desired.effect(*item) == Effect::Adds
+        };
+        !round.apart
+            && !before.refs.is_empty()
+            && before.refs.iter().all(is_new)
+            && self.desired.suspects().is_empty()
+    }
+
+    /// Sends meters and, right behind them, the bundle with what uses them: a switch that is busy with
+    /// its ports answers once in some milliseconds, and a pod waits. Tells whether all of it is done;
+    /// if not, each is sent by itself, which shows who is to blame.
+    async fn send_together(
+        &mut self,
+        session: &Session,
+        meters: &Batch,
+        round: &mut Round,
+    ) -> Result<bool, SyncError> {
+        let bundle = self.desired.bundle();
+        // The one that is named first is sent first.
+        let (set, sent) = tokio::join!(
+            session.batch(self.desired.changes_of(&meters.refs)),
+            session.bundle(ATOMIC, self.desired.changes_of(&bundle.refs)),
+        );
+        let refused = match set {
+            Ok(()) => Vec::new(),
+            Err(BatchError::Refused(refused)) => refused,
+            Err(error) => return Err(SyncError::Batch(error)),
+        };
+        self.done_but(&meters.refs, &refused);
+        let sent = match sent {
+            Ok(()) => true,
+            Err(BundleError::Message(_) | BundleError::Encode { .. }) => false,
+            Err(error) => return Err(SyncError::Bundle(error)),
+        };
+        if sent {
+            self.count(|stats| stats.bundles += 1);
+            self.done(bundle.refs);
+        }
+        round.apart = !sent || !refused.is_empty();
+        Ok(!round.apart)
     }
 
     /// Sends a bundle. Tells whether all of it is done.
@@ -138,15 +190,20 @@ impl Driver {
             Err(BatchError::Refused(refused)) => refused,
             Err(error) => return Err(SyncError::Batch(error)),
         };
-        let is_refused = |at: usize| refused.iter().any(|refusal| refusal.index == at);
-        let done = sent.iter().enumerate().filter(|(at, _)| !is_refused(*at));
-        self.done(done.map(|(_, item)| *item).collect::<Vec<_>>());
+        self.done_but(&sent, &refused);
         for refusal in refused {
             if let Some(item) = sent.get(refusal.index) {
                 self.blame(session, *item, Fault::Refused(refusal.error), round).await?;
             }
         }
         Ok(())
+    }
+
+    /// All that was sent is done, but what was refused.
+    fn done_but(&mut self, sent: &[Ref], refused: &[Refusal]) {
+        let is_refused = |at: usize| refused.iter().any(|refusal| refusal.index == at);
+        let done = sent.iter().enumerate().filter(|(at, _)| !is_refused(*at));
+        self.done(done.map(|(_, item)| *item));
     }
 
     fn done(&mut self, items: impl IntoIterator<Item = Ref>) {
