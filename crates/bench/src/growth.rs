@@ -3,27 +3,21 @@
 //! The switch's own attach grows with its ports, and the agent only waits for it; so what counts
 //! here is the CPU time of the agent's process, all threads and the kernel's work for it included.
 //! A pod comes to the one node, then to the other: a full switch is busy for some 40 ms with each of
-//! its own, which empties the processors' caches, and that is to be so for both. And what a wire costs
-//! whoever makes one is not the agent's share: the kernel tells each packet socket of the switch of it.
-//! So wires are made with `ip` on both nodes, too, and what one costs there is taken off.
+//! its own, which empties the processors' caches, and that is to be so for both.
 
 use crate::Suite;
 use crate::figure::{Amount, Figure, Goal, Wanted};
-use crate::measure::{self, middle};
+use crate::measure::{Cost, median};
 use crate::node::{Cluster, PATIENCE, cpu_of};
 use crate::runtime::{Plugin, Pod};
 use anyhow::Result;
 use osier_testbed::{Process, wait_until};
-use std::fmt::Write as _;
-use std::process::Command;
 use std::time::Duration;
 
 /// Pods on the node that is full, before one more is measured.
 const MANY: usize = 495;
 /// Pods that are measured together, around the 500th and around the 5th.
 const MORE: usize = 10;
-/// Wires that are made without an agent.
-const WIRES: u32 = 20;
 /// Pods of a node whose agent's memory is measured.
 const FULL: usize = 250;
 /// What that memory is measured against, in bytes.
@@ -35,7 +29,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 const GROWTH: Goal = Goal {
     name: "cni-own-growth",
-    about: "one more pod at the 500th against the 5th; CPU time of the agent without that of its wire",
+    about: "one more pod at the 500th against the 5th; CPU time of the agent",
     wanted: Wanted::AtMost(1.2),
 };
 const MEMORY: Goal = Goal {
@@ -54,8 +48,6 @@ struct Growing<'a> {
     plugin: Plugin,
     pods: Vec<Pod>,
     agent: &'a Process,
-    cluster: &'a Cluster,
-    node: usize,
 }
 
 fn growth(rounds: usize) -> Result<Vec<Figure>> {
@@ -67,32 +59,29 @@ fn growth(rounds: usize) -> Result<Vec<Figure>> {
     for pods in others.chunks(CROWD) {
         many.plugin.add_at_once(pods)?;
     }
-    let mut shares = [const { Vec::new() }; 2];
+    let (mut ours, mut rival) = (Vec::new(), Vec::new());
     for round in 0..=rounds {
-        let wires = [many.wire()?, few.wire()?];
-        let mut pods = [const { Vec::new() }; 2];
+        let (mut at_many, mut at_few) = (Vec::new(), Vec::new());
         for n in 0..MORE {
-            for (node, costs) in [&many, &few].into_iter().zip(&mut pods) {
-                costs.push(node.add(n)?);
-            }
+            at_many.push(many.add(n)?);
+            at_few.push(few.add(n)?);
         }
-        let [at_500, at_5] = pods.map(middle);
+        let [at_500, at_5] = [&at_many, &at_few].map(|costs| cpu(costs));
         let label = if round == 0 { "warm-up".to_owned() } else { format!("round {round}") };
-        let [wire_500, wire_5] = wires;
-        eprintln!(
-            "  {label}: {at_500:.2?} of CPU against {at_5:.2?}; a wire alone {wire_500:.2?} against \
-             {wire_5:.2?}"
-        );
+        eprintln!("  {label}: {at_500:.2?} of CPU against {at_5:.2?}");
         if round > 0 {
-            shares[0].push(at_500.saturating_sub(wire_500));
-            shares[1].push(at_5.saturating_sub(wire_5));
+            ours.extend(at_many);
+            rival.extend(at_few);
         }
         for node in [&many, &few] {
             node.plugin.delete_all(&node.pods)?;
         }
     }
-    let [ours, rival] = shares.map(middle);
-    Ok(vec![Figure::times(&GROWTH, ours, rival)])
+    Ok(vec![Figure::times(&GROWTH, cpu(&ours), cpu(&rival))])
+}
+
+fn cpu(costs: &[Cost]) -> Duration {
+    median(costs, |cost| cost.cpu)
 }
 
 fn memory(_rounds: usize) -> Result<Vec<Figure>> {
@@ -117,38 +106,15 @@ fn memory(_rounds: usize) -> Result<Vec<Figure>> {
 impl<'a> Growing<'a> {
     fn on(cluster: &'a Cluster, node: usize) -> Result<Self> {
         let pods = Pod::make(cluster.lab(), &format!("n{node}-"), MORE)?;
-        let (plugin, agent) = (Plugin::ours(cluster, node), cluster.agent(node));
-        Ok(Self { plugin, pods, agent, cluster, node })
+        Ok(Self { plugin: Plugin::ours(cluster, node), pods, agent: cluster.agent(node) })
     }
 
-    /// Adds a pod: the CPU time that it took the agent.
-    fn add(&self, n: usize) -> Result<Duration> {
+    /// Adds a pod: what it cost.
+    fn add(&self, n: usize) -> Result<Cost> {
         settle(self.agent)?;
         let before = cpu_time(self.agent)?;
-        self.plugin.add(&self.pods[n])?;
-        Ok(cpu_time(self.agent)?.saturating_sub(before))
-    }
-
-    /// Makes wires to a pod without the agent, and takes them away: the CPU time of making one.
-    fn wire(&self) -> Result<Duration> {
-        let (node, pod) = (self.cluster.node(self.node).netns().name(), self.pods[0].netns.name());
-        let (mut make, mut delete) = (String::new(), String::new());
-        let queues = "numtxqueues 1 numrxqueues 1";
-        for n in 0..WIRES {
-            let peer = format!("peer name bare{n} {queues} netns {pod}");
-            writeln!(make, "link add bare{n} up {queues} type veth {peer}")?;
-            writeln!(delete, "link delete bare{n}")?;
-        }
-        let folder = self.cluster.lab().make_dir("wires")?;
-        let mut costs = Vec::new();
-        for (name, lines) in [("make", make), ("delete", delete)] {
-            let file = folder.join(name);
-            std::fs::write(&file, lines)?;
-            let mut ip = Command::new("ip");
-            costs.push(measure::command(ip.args(["-n", node, "-batch"]).arg(file))?.cpu);
-            settle(self.agent)?;
-        }
-        Ok(costs[0] / WIRES)
+        let wall = self.plugin.add(&self.pods[n])?;
+        Ok(Cost { wall, cpu: cpu_time(self.agent)?.saturating_sub(before) })
     }
 }
 
