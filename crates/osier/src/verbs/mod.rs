@@ -17,6 +17,8 @@ mod get;
 mod hits;
 mod install_cni;
 mod lab;
+#[cfg(test)]
+mod line;
 mod man;
 mod node;
 mod pods;

@@ -170,18 +170,11 @@ impl Services {
 
 #[cfg(test)]
 mod tests {
+    use super::super::line::parsed;
     use super::*;
-    use clap::Parser;
-
-    #[derive(Debug, Parser)]
-    struct Line {
-        #[command(flatten)]
-        services: Services,
-    }
 
     fn chosen(line: &str) -> Vec<String> {
-        let words = std::iter::once("services").chain(line.split_whitespace());
-        let services = Line::try_parse_from(words).unwrap().services;
+        let services: Services = parsed(line.split_whitespace());
         let item = |service: &str, open, begun, bytes| Traffic {
             service: service.to_owned(),
             open,

@@ -138,18 +138,11 @@ pub(super) fn port_name(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::line::parsed;
     use super::*;
-    use clap::Parser;
-
-    #[derive(Debug, Parser)]
-    struct Line {
-        #[command(flatten)]
-        arguments: Arguments,
-    }
 
     fn body(line: &str) -> Value {
-        let words = std::iter::once("trace").chain(line.split_whitespace());
-        Line::try_parse_from(words).unwrap().arguments.body()
+        parsed::<Arguments>(line.split_whitespace()).body()
     }
 
     #[test]

@@ -226,18 +226,11 @@ impl Report {
 
 #[cfg(test)]
 mod tests {
+    use super::super::line::parsed;
     use super::*;
-    use clap::Parser;
-
-    #[derive(Debug, Parser)]
-    struct Line {
-        #[command(flatten)]
-        arguments: Arguments,
-    }
 
     fn places(root: &Path) -> Places {
-        let line = ["x", "--root", root.to_str().unwrap()];
-        Places::new(&Line::parse_from(line).arguments).unwrap()
+        Places::new(&parsed(["--root", root.to_str().unwrap()])).unwrap()
     }
 
     fn put(root: &Path, path: &str) {
