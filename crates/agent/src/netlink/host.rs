@@ -43,6 +43,9 @@ pub struct HostRoute {
 }
 
 /// Makes an interface so; what is so already stays. Addresses beyond are taken off. Blocks.
+///
+/// Nothing is set that is there: the kernel would tell of it, and a switch that hears of routes reads
+/// all of them anew, without any for a moment in which tunnels lead nowhere.
 pub fn set_up_host(interface: &HostInterface) -> Result<(), NetlinkError> {
     let netlink = Netlink::open()?;
     let name = &interface.name;
@@ -51,59 +54,69 @@ pub fn set_up_host(interface: &HostInterface) -> Result<(), NetlinkError> {
         requests::set_link_mtu(name, index, interface.mtu),
         requests::set_link_up(name, index),
     ];
+    let has: Vec<IpAddr> = addresses(&netlink)?
+        .into_iter()
+        .filter_map(|(found, address)| (found == index).then_some(address))
+        .collect();
     // First what shall be: with the last address of an interface all of its routes go.
-    for address in &interface.addresses {
+    for address in interface.addresses.iter().filter(|address| !has.contains(address)) {
         batch.push(requests::add_address(name, index, (*address).into()));
     }
-    for (to, via) in stale_routes(&netlink, index, interface)? {
-        batch.push(requests::delete_route(name, index, to, via));
+    let routes = routes(&netlink, index, interface)?;
+    for HostRoute { destination, via, .. } in &routes {
+        if !interface.routes.iter().any(|route| route.destination == *destination) {
+            batch.push(requests::delete_route(name, index, *destination, *via));
+        }
     }
-    for (found, address) in addresses(&netlink)? {
+    for address in has {
         let local = matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local());
-        if found == index && !local && !interface.addresses.contains(&address) {
+        if !local && !interface.addresses.contains(&address) {
             batch.push(requests::delete_address(name, index, address.into()));
         }
     }
     for (address, mac) in &interface.neighbours {
         batch.push(requests::add_neighbour(name, index, *address, *mac));
     }
-    for HostRoute { destination, via, source } in &interface.routes {
+    for route in interface.routes.iter().filter(|route| !routes.contains(route)) {
+        let HostRoute { destination, via, source } = route;
         batch.push(requests::add_route(name, index, *destination, Some(*via), *source));
     }
     netlink.execute(batch).map(drop)
 }
 
-/// Routes by the interface's neighbours that it shall not have any more. Routes that others made
-/// by other ways are theirs.
-fn stale_routes(
+/// Routes by the interface's neighbours that are there. Routes that others made by other ways are
+/// theirs.
+fn routes(
     netlink: &Netlink,
     index: u32,
     interface: &HostInterface,
-) -> Result<Vec<(IpNet, IpAddr)>, NetlinkError> {
-    let mut stale = Vec::new();
+) -> Result<Vec<HostRoute>, NetlinkError> {
+    let mut routes = Vec::new();
     for v4 in [true, false] {
         for message in netlink.execute(vec![requests::dump_routes(v4)])? {
             let RouteNetlinkMessage::NewRoute(route) = message else { continue };
-            let (mut to, mut via, mut out) = (None, None, None);
+            let (mut to, mut via, mut out, mut source) = (None, None, None, None);
             for attribute in &route.attributes {
                 match attribute {
                     RouteAttribute::Destination(address) => to = ip_of(address),
                     RouteAttribute::Gateway(address) => via = ip_of(address),
+                    RouteAttribute::PrefSource(address) => source = ip_of(address),
                     RouteAttribute::Oif(number) => out = Some(*number),
                     _ => {}
                 }
             }
             let length = route.header.destination_prefix_length;
             let to = to.and_then(|to| IpNet::new(to, length).ok());
-            let (Some(to), Some(via)) = (to, via.filter(|_| out == Some(index))) else { continue };
+            let via = via.filter(|_| out == Some(index));
+            let (Some(destination), Some(via)) = (to, via) else { continue };
             let ours = route.header.protocol == RouteProtocol::Static
                 && interface.neighbours.iter().any(|(address, _)| *address == via);
-            if ours && !interface.routes.iter().any(|route| route.destination == to) {
-                stale.push((to, via));
+            if ours {
+                routes.push(HostRoute { destination, via, source });
             }
         }
     }
-    Ok(stale)
+    Ok(routes)
 }
 
 fn ip_of(address: &RouteAddress) -> Option<IpAddr> {
