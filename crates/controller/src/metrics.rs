@@ -30,6 +30,8 @@ pub struct Metrics {
     audit_failures: Counter,
     certificates: Family<[(&'static str, String); 1], Seconds>,
     kubernetes: Family<[(&'static str, String); 1], Gauge>,
+    kubernetes_refusals: Family<[(&'static str, String); 1], Counter>,
+    kubernetes_watch_errors: Family<[(&'static str, String); 1], Counter>,
     restconf_normalised: Family<[(&'static str, String); 1], Counter>,
     restconf_healed: Counter,
 }
@@ -57,6 +59,8 @@ impl Default for Metrics {
             audit_failures: Counter::default(),
             certificates: Family::default(),
             kubernetes: Family::default(),
+            kubernetes_refusals: Family::default(),
+            kubernetes_watch_errors: Family::default(),
             restconf_normalised: Family::default(),
             restconf_healed: Counter::default(),
         };
@@ -77,6 +81,10 @@ impl Default for Metrics {
         r.register_with_unit("certificate_expiry", help, seconds, m.certificates);
         let help = "What is wrong with objects of Kubernetes, by kind";
         r.register("kubernetes_problems", help, m.kubernetes);
+        let help = "Requests that the API server was too busy for, by its answer";
+        r.register("kubernetes_refusals", help, m.kubernetes_refusals);
+        let help = "Errors of watches, by what is watched";
+        r.register("kubernetes_watch_errors", help, m.kubernetes_watch_errors);
         let help = "What RESTCONF clients sent that YANG refuses, and was taken, by rule";
         r.register("restconf_normalised", help, m.restconf_normalised);
         let help = "Entries that a RESTCONF client no longer named after its restart";
@@ -98,6 +106,18 @@ impl Metrics {
     pub fn kubernetes_problems(&self, kind: &str, count: usize) {
         let gauge = self.kubernetes.get_or_create(&[("kind", kind.to_owned())]);
         gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
+    /// The API server was too busy for some more requests.
+    pub fn kubernetes_refusals(&self, code: u16, more: u64) {
+        let counter = self.kubernetes_refusals.get_or_create(&[("code", code.to_string())]);
+        counter.inc_by(more);
+    }
+
+    /// A watch of the API server broke some times more.
+    pub fn kubernetes_watch_errors(&self, resource: &str, more: u64) {
+        let labels = [("resource", resource.to_owned())];
+        self.kubernetes_watch_errors.get_or_create(&labels).inc_by(more);
     }
 
     pub(crate) fn request(&self, method: &str, route: &str, status: u16, took: Duration) {

@@ -1,6 +1,8 @@
 //! The way to the API server.
 
+use crate::courtesy::Courtesy;
 use crate::error::KubernetesError;
+use kube::client::ClientBuilder;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use osier_controller::config::KubernetesConfig;
@@ -31,7 +33,23 @@ pub(crate) async fn way(config: &KubernetesConfig) -> Result<Config, KubernetesE
 /// A client of its own: its connection is its own too, and ends with the runtime that made it. What
 /// fails is told at once: when to try again is for the caller to know.
 pub(crate) fn client(way: &Config) -> Result<Client, KubernetesError> {
+    let builder = ClientBuilder::try_from(tried_once(way)).map_err(unusable)?;
+    Ok(builder.build())
+}
+
+/// The same for those who can wait when the server is busy.
+pub(crate) fn courteous(way: &Config, courtesy: &Courtesy) -> Result<Client, KubernetesError> {
+    let builder = ClientBuilder::try_from(tried_once(way)).map_err(unusable)?;
+    Ok(builder.with_layer(courtesy).build())
+}
+
+/// Without tries of the client's own.
+fn tried_once(way: &Config) -> Config {
     let mut way = way.clone();
     way.default_retry = false;
-    Client::try_from(way).map_err(|error| KubernetesError::Client(Box::new(error)))
+    way
+}
+
+fn unusable(error: kube::Error) -> KubernetesError {
+    KubernetesError::Client(Box::new(error))
 }

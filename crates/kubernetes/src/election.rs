@@ -221,6 +221,11 @@ impl Held {
         let transitions = self.lease.spec.as_ref().and_then(|spec| spec.lease_transitions);
         transitions.and_then(|n| u64::try_from(n).ok()).unwrap_or(0)
     }
+
+    /// Which lease it is.
+    pub(crate) fn uid(&self) -> &str {
+        self.lease.metadata.uid.as_deref().unwrap_or_default()
+    }
 }
 
 fn granted(

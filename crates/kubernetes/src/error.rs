@@ -81,7 +81,8 @@ pub(crate) fn failed(error: &dyn Error) -> String {
     text
 }
 
-fn code(error: &kube::Error) -> Option<u16> {
+/// What the API server answered.
+pub(crate) fn code(error: &kube::Error) -> Option<u16> {
     match error {
         kube::Error::Api(status) => Some(status.code),
         _ => None,
@@ -96,6 +97,11 @@ pub(crate) fn is_conflict(error: &kube::Error) -> bool {
 /// It is not there.
 pub(crate) fn is_missing(error: &kube::Error) -> bool {
     code(error) == Some(404)
+}
+
+/// The API server has too much to do.
+pub(crate) fn is_busy(error: &kube::Error) -> bool {
+    matches!(code(error), Some(429 | 503))
 }
 
 /// Whether the same may be accepted later: nothing is wrong with it itself.

@@ -11,6 +11,7 @@ mod announce;
 mod authority;
 mod blocks;
 mod client;
+mod courtesy;
 mod custom;
 mod election;
 mod error;
@@ -24,6 +25,7 @@ mod review;
 mod run;
 mod scribe;
 mod standby;
+mod waits;
 mod world;
 
 pub use custom::{GROUP, VERSION, crds};

@@ -4,8 +4,10 @@
 //! many events are written in a second is limited: what is wrong with a thousand objects has one
 //! cause.
 
-use crate::error::failed;
+use crate::election::LEASE;
+use crate::error::{failed, may_pass};
 use crate::plan::Problem;
+use crate::waits::Waits;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
@@ -23,6 +25,8 @@ const QUEUE: usize = 256;
 const PACE: Duration = Duration::from_millis(100);
 /// The longest note of an event.
 const LONGEST: usize = 1000;
+/// Tries to write an event while the API server is busy: some minutes.
+const TRIES: usize = 10;
 
 /// An object that something is wrong with.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -77,6 +81,11 @@ impl Whose {
     pub(crate) fn policy(name: &str, uid: &str) -> Self {
         let (namespace, name) = name.split_once(':').unwrap_or(("", name));
         Self::of("networking.k8s.io/v1", "NetworkPolicy", namespace, name, uid)
+    }
+
+    /// The lease by which a controller leads: what is wrong with its leading.
+    pub(crate) fn lease(namespace: &str, uid: &str) -> Self {
+        Self::of("coordination.k8s.io/v1", "Lease", namespace, LEASE, uid)
     }
 
     pub(crate) fn service_cidr(name: &str, uid: &str) -> Self {
@@ -160,6 +169,11 @@ impl Problems {
         }
     }
 
+    /// Where all is counted.
+    pub(crate) fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
     fn count(&mut self, kind: &'static str) {
         self.kinds.insert(kind);
         let count = self.known.keys().filter(|(_, known)| *known == kind).count();
@@ -190,10 +204,22 @@ async fn tell(recorder: Recorder, mut queue: mpsc::Receiver<(Whose, Problem)>) -
             action: "Networking".to_owned(),
             secondary: None,
         };
-        if let Err(error) = recorder.publish(&event, &reference).await {
-            tracing::warn!(error = %failed(&error), "an event was lost");
-        }
+        publish(&recorder, &event, &reference).await;
         tokio::time::sleep(PACE).await;
     }
     "the events"
+}
+
+async fn publish(recorder: &Recorder, event: &Event, reference: &ObjectReference) {
+    let mut waits = Waits::default();
+    for left in (0..TRIES).rev() {
+        match recorder.publish(event, reference).await {
+            Ok(()) => return,
+            Err(error) if left > 0 && may_pass(&error) => waits.wait().await,
+            Err(error) => {
+                tracing::warn!(error = %failed(&error), "an event was lost");
+                return;
+            }
+        }
+    }
 }

@@ -5,10 +5,12 @@
 
 use crate::announce::Announcer;
 use crate::authority::{self, Kept};
-use crate::client::{client, way};
+use crate::client::{client, courteous, way};
+use crate::courtesy::Courtesy;
 use crate::election::{Election, Held};
 use crate::error::{KubernetesError, failed};
 use crate::lead::{Setup, lead};
+use crate::problems::Whose;
 use crate::standby;
 use kube::Client;
 use osier_controller::config::{Config, KubernetesConfig};
@@ -195,10 +197,13 @@ impl Leading {
         let runtime = builder.worker_threads(threads).thread_name("leading").enable_all().build();
         let runtime = runtime.map_err(KubernetesError::Runtime)?;
         let guard = runtime.enter();
+        let courtesy = Courtesy::default();
         let setup = Setup {
             config: of.config.clone(),
             kubernetes: of.settings.clone(),
-            client: client(&of.way)?,
+            client: courteous(&of.way, &courtesy)?,
+            courtesy,
+            lease: Whose::lease(&of.namespace, held.uid()),
             namespace: of.namespace.clone(),
             identity: of.identity.clone(),
             authority: authority.clone(),

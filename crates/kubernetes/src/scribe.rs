@@ -1,7 +1,8 @@
 //! What is written back to Kubernetes: statuses, node conditions, a taint that goes.
 //!
 //! Whoever owes a write hands it over and goes on. Writes are made by few hands, one after the other
-//! for each, and tried again while the API server is away or busy; what it refuses for good is logged.
+//! for each, and tried again while the API server is away or busy: what was tried often goes to the end
+//! of the queue, so that the rest goes on. What it refuses for good is logged.
 
 use crate::custom::{api_resource, port_object};
 use crate::error::{failed, is_conflict, is_missing, may_pass};
@@ -58,11 +59,12 @@ pub(crate) struct Scribe(mpsc::Sender<Duty>);
 impl Scribe {
     pub(crate) fn new(client: Client, tasks: &mut JoinSet<&'static str>) -> Self {
         let (sender, queue) = mpsc::channel(QUEUE);
+        let again = sender.downgrade();
         tasks.spawn(async move {
             let duties = futures_util::stream::unfold(queue, |mut queue| async move {
                 Some((queue.recv().await?, queue))
             });
-            duties.for_each_concurrent(HANDS, |duty| fulfil(&client, duty)).await;
+            duties.for_each_concurrent(HANDS, |duty| fulfil(&client, duty, &again)).await;
             "the writes to Kubernetes"
         });
         Self(sender)
@@ -74,7 +76,7 @@ impl Scribe {
     }
 }
 
-async fn fulfil(client: &Client, duty: Duty) {
+async fn fulfil(client: &Client, duty: Duty, again: &mpsc::WeakSender<Duty>) {
     let mut wait = Duration::from_millis(500);
     for _ in 0..TRIES {
         let done = tokio::time::timeout(PATIENCE, write(client, &duty)).await;
@@ -93,7 +95,13 @@ async fn fulfil(client: &Client, duty: Duty) {
         tokio::time::sleep(wait).await;
         wait = (wait * 2).min(LONGEST);
     }
-    tracing::warn!(?duty, "a write was given up");
+    tracing::warn!(?duty, "a write waits for long");
+    // What is owed since is seen when this is written late, and written after it.
+    if let Some(queue) = again.upgrade()
+        && let Err(lost) = queue.try_send(duty)
+    {
+        tracing::warn!(duty = ?lost.into_inner(), "a write was given up");
+    }
 }
 
 async fn write(client: &Client, duty: &Duty) -> Result<(), kube::Error> {

@@ -6,6 +6,7 @@ use crate::blocks::{Ledger, Rules};
 use crate::error::failed;
 use crate::plan::Problem;
 use crate::problems::Whose;
+use crate::waits::Waits;
 use crate::world::block::BlockSeen;
 use crate::world::held::Held;
 use crate::world::node::NodeSeen;
@@ -37,6 +38,9 @@ pub(super) struct Addresses {
     lost: Vec<BlockSeen>,
     /// Since when blocks are of nodes that are not there.
     orphans: BTreeMap<IpNet, Instant>,
+    /// When blocks may be claimed again, and how long that takes when the API server does not answer.
+    again: Instant,
+    waits: Waits,
 }
 
 struct Retiring {
@@ -57,6 +61,8 @@ impl Addresses {
             retiring: BTreeMap::new(),
             lost: Vec::new(),
             orphans: BTreeMap::new(),
+            again: Instant::now(),
+            waits: Waits::default(),
         }
     }
 
@@ -82,6 +88,14 @@ impl Addresses {
         self.ledger.forget(&block.spec.cidr);
         if self.retiring.remove(&block.spec.cidr).is_none() {
             self.lost.push(block);
+        }
+    }
+
+    /// Whether the API server has answered all claims.
+    pub(super) fn answered(&mut self, all: bool) {
+        match all {
+            true => self.waits.reset(),
+            false => self.again = Instant::now() + self.waits.next(),
         }
     }
 
@@ -127,9 +141,13 @@ impl Leader {
                 self.is_stale |= addresses.first[name].elapsed() < GRACE + 2 * super::TICK;
             }
         }
-        self.reclaim(&names).await;
+        if now >= self.addresses.again {
+            self.reclaim(&names).await;
+            if self.gives_blocks() {
+                self.grow().await;
+            }
+        }
         if self.gives_blocks() {
-            self.grow().await;
             self.retire(now);
         }
         self.give_back(now).await;
@@ -179,7 +197,9 @@ impl Leader {
             self.problems.set(&Whose::node(name), &["AddressesExhausted"], Some(problem));
         }
         self.problems.retain("AddressesExhausted", |whose| lacking.contains(&whose.name));
-        self.claim(claims).await;
+        if !claims.is_empty() {
+            self.claim(&claims).await;
+        }
     }
 
     /// Lets nodes give up blocks that they do not need.

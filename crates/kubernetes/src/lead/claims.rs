@@ -16,8 +16,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 // === impl Leader ===
 
 impl Leader {
-    /// Makes blocks: whoever made one has it.
-    pub(super) async fn claim(&mut self, claims: Vec<(IpNet, String)>) {
+    /// Makes blocks: whoever made one has it. Says which the API server did not answer for; the next
+    /// are claimed later then.
+    pub(super) async fn claim(&mut self, claims: &[(IpNet, String)]) -> BTreeSet<IpNet> {
         let api: Api<BlockObject> = Api::all(self.setup.client.clone());
         let parameters = PostParams::default();
         let make = |(cidr, node): &(IpNet, String)| {
@@ -39,7 +40,11 @@ impl Leader {
                 }
             }
         };
-        let made: Vec<_> = join_all(claims.iter().map(make)).await.into_iter().flatten().collect();
+        let made = join_all(claims.iter().map(make)).await;
+        let unanswered: BTreeSet<IpNet> =
+            claims.iter().zip(&made).filter(|(_, made)| made.is_none()).map(|(c, _)| c.0).collect();
+        self.addresses.answered(unanswered.is_empty());
+        let made: Vec<_> = made.into_iter().flatten().collect();
         let earlier = self.earlier(&made).await;
         for (name, block) in made {
             let cidr = block.spec.cidr;
@@ -51,6 +56,7 @@ impl Leader {
             tracing::info!(node = block.spec.node, %cidr, "block claimed");
             self.is_stale |= self.blocks.put(name, BlockSeen::from(block));
         }
+        unanswered
     }
 
     /// Blocks of other lengths that were there before ours and share addresses with them: names do
@@ -83,12 +89,15 @@ impl Leader {
 
     /// Blocks that somebody has deleted are claimed again for the nodes that have them.
     pub(super) async fn reclaim(&mut self, names: &BTreeSet<String>) {
-        let lost = self.addresses.take_lost();
-        let is_needed = |block: &BlockSeen| names.contains(&block.spec.node);
-        let claims = lost.into_iter().filter(is_needed).map(|b| (b.spec.cidr, b.spec.node));
-        let claims: Vec<_> = claims.collect();
-        if !claims.is_empty() {
-            self.claim(claims).await;
+        let mut lost = self.addresses.take_lost();
+        lost.retain(|block| names.contains(&block.spec.node));
+        if lost.is_empty() {
+            return;
+        }
+        let claims: Vec<_> = lost.iter().map(|b| (b.spec.cidr, b.spec.node.clone())).collect();
+        let unanswered = self.claim(&claims).await;
+        for block in lost.into_iter().filter(|block| unanswered.contains(&block.spec.cidr)) {
+            self.addresses.lost(block);
         }
     }
 

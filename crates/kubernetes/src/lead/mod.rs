@@ -10,16 +10,18 @@ mod news;
 mod policies;
 mod services;
 mod standing;
+mod watches;
 
 use crate::announce::Announcer;
 use crate::authority::Kept;
 use crate::blocks::{Ledger, Rules};
+use crate::courtesy::Courtesy;
 use crate::custom::CustomSeen;
 use crate::error::{KubernetesError, failed};
 use crate::mirror::Mirror;
 use crate::north::{North, Shared};
 use crate::plan;
-use crate::problems::Problems;
+use crate::problems::{Problems, Whose};
 use crate::scribe::{Duty, Scribe};
 use crate::standby;
 use crate::world::block::BlockSeen;
@@ -42,7 +44,8 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
+use watches::Watches;
 
 /// What may wait to be heard.
 const QUEUE: usize = 512;
@@ -63,6 +66,10 @@ pub(crate) struct Setup {
     pub(crate) config: Config,
     pub(crate) kubernetes: KubernetesConfig,
     pub(crate) client: Client,
+    /// What the API server wishes of that client.
+    pub(crate) courtesy: Courtesy,
+    /// By what we lead.
+    pub(crate) lease: Whose,
     pub(crate) namespace: String,
     pub(crate) identity: String,
     pub(crate) authority: Kept,
@@ -81,6 +88,7 @@ struct Leader {
     blocks: Held<String, BlockSeen>,
     services: Services,
     policies: Policies,
+    watches: Watches,
     shared: Arc<Shared>,
     mirror: Mirror,
     problems: Problems,
@@ -170,6 +178,7 @@ impl Leader {
             blocks: Held::default(),
             services: Services::default(),
             policies: Policies::default(),
+            watches: Watches::default(),
             shared: Arc::default(),
             mirror: Mirror::default(),
             problems,
@@ -193,7 +202,10 @@ impl Leader {
     ) -> Result<(), KubernetesError> {
         let mut pending = Pending::all(watched);
         while !pending.is_empty() {
-            let told = news.recv().await.ok_or(KubernetesError::Ended("all watches"))?;
+            let told = timeout(TICK, news.recv()).await;
+            self.look_at_watches();
+            let Ok(told) = told else { continue };
+            let told = told.ok_or(KubernetesError::Ended("all watches"))?;
             pending.ended(&told);
             self.hear(told);
         }
@@ -271,6 +283,7 @@ impl Leader {
                         look = Instant::now() + LOOK;
                         self.stand();
                     }
+                    self.look_at_watches();
                     self.look_after_blocks().await;
                     self.keep_identities(engine).await;
                     self.look_at_policies(engine);
@@ -342,7 +355,7 @@ impl Leader {
 
     fn node_gone(&mut self, name: &str) {
         self.mirror.drop(Kind::Node, name);
-        self.problems.forget(&crate::problems::Whose::node(name));
+        self.problems.forget(&Whose::node(name));
         self.standing.remove(name);
         if let (Some(states), Ok(name)) = (&self.states, NodeName::new(name)) {
             states.forget(&name);

@@ -13,7 +13,7 @@ use crate::world::pod::PodObject;
 use crate::world::policy::{NamespaceObject, PolicyObject};
 use crate::world::service::{self, ServiceObject};
 use crate::world::slice::SliceObject;
-use crate::world::watch::{self, Told};
+use crate::world::watch::{self, Broken, Told};
 use kube::core::DynamicObject;
 use kube::{Api, Client, Resource};
 use osier_resource::Kind;
@@ -43,6 +43,13 @@ pub(super) enum News {
     Namespace(Told<NamespaceObject>),
     Policy(Told<PolicyObject>),
     Identity(Told<IdentityObject>),
+    Broken(Broken),
+}
+
+impl From<Broken> for News {
+    fn from(broken: Broken) -> Self {
+        Self::Broken(broken)
+    }
 }
 
 /// What was not heard to its end yet.
@@ -151,6 +158,7 @@ impl Leader {
             News::Namespace(told) => self.hear_namespace(told),
             News::Policy(told) => self.hear_policy(told),
             News::Identity(told) => self.hear_identity(told),
+            News::Broken(broken) => self.hear_broken(broken),
         }
     }
 

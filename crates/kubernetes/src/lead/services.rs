@@ -6,10 +6,11 @@
 
 use super::news::Watched;
 use super::{Leader, Setup};
-use crate::error::KubernetesError;
+use crate::error::{KubernetesError, is_busy};
 use crate::mirror::Name;
 use crate::plan::Problem;
 use crate::problems::Whose;
+use crate::waits::Waits;
 use crate::world::cidr::CidrObject;
 use crate::world::held::Held;
 use crate::world::service::ServiceObject;
@@ -44,11 +45,18 @@ pub(super) async fn watched(setup: &Setup) -> Result<Watched, KubernetesError> {
     if setup.kubernetes.services == config::Services::KubeProxy {
         return Ok(Watched { services: false, cidrs: false });
     }
-    let known = setup.client.list_api_group_resources("networking.k8s.io/v1").await;
-    let known = known.map_err(|source| KubernetesError::Api {
-        what: "to ask what the API server knows".to_owned(),
-        source: Box::new(source),
-    })?;
+    let mut waits = Waits::default();
+    let known = loop {
+        match setup.client.list_api_group_resources("networking.k8s.io/v1").await {
+            Ok(known) => break known,
+            // To lead anew would make it no less busy.
+            Err(error) if is_busy(&error) => waits.wait().await,
+            Err(source) => {
+                let what = "to ask what the API server knows".to_owned();
+                return Err(KubernetesError::Api { what, source: Box::new(source) });
+            }
+        }
+    };
     let cidrs = known.resources.iter().any(|resource| resource.name == "servicecidrs");
     Ok(Watched { services: true, cidrs })
 }

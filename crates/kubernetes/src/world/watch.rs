@@ -1,11 +1,12 @@
 //! Watches: what the API server tells, object by object, in one queue.
 //!
 //! Lists come as streams, so that a large cluster is never in memory as a whole; servers that cannot
-//! do that are asked page by page. Errors wait longer each time, with some chance in it.
+//! do that are asked page by page. Errors wait longer each time, until something is told again: that a
+//! list was begun is not enough, for it may fail for ever.
 
-use crate::error::failed;
+use crate::error::{code, failed};
+use crate::waits::Waits;
 use futures_util::StreamExt;
-use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Config, Event};
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
@@ -29,6 +30,15 @@ pub(crate) enum Told<T> {
     End,
 }
 
+/// A watch broke. It tries to go on: whether it did, the way to the API server knows.
+#[derive(Debug)]
+pub(crate) struct Broken {
+    pub(crate) plural: &'static str,
+    /// Where it watches.
+    pub(crate) path: String,
+    pub(crate) why: String,
+}
+
 /// Watches objects for as long as the queue is read; only those with some labels, if any are said.
 pub(crate) fn spawn<T, N>(
     tasks: &mut JoinSet<&'static str>,
@@ -39,25 +49,23 @@ pub(crate) fn spawn<T, N>(
     wrap: impl Fn(Told<T>) -> N + Send + Sync + 'static,
 ) where
     T: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
-    N: Send + 'static,
+    N: From<Broken> + Send + 'static,
 {
     tasks.spawn(async move {
         let chosen = Config::default().labels(labels);
         let mut config = chosen.clone().streaming_lists();
+        let mut waits = Waits::default();
         loop {
-            let stream = watcher::watcher(api.clone(), config.clone()).default_backoff();
-            let mut stream = std::pin::pin!(stream);
-            let (mut said, mut is_listing) = (false, true);
+            let mut stream = std::pin::pin!(watcher::watcher(api.clone(), config.clone()));
+            let mut is_listing = true;
             while let Some(event) = stream.next().await {
-                let told = match event {
+                let (news, error) = match event {
                     Ok(event) => {
-                        is_listing = match event {
-                            Event::Init => true,
-                            Event::InitDone => false,
-                            _ => is_listing,
-                        };
-                        said &= is_listing;
-                        told(event)
+                        is_listing = matches!(event, Event::Init | Event::InitApply(_));
+                        if matches!(event, Event::Apply(_) | Event::Delete(_)) {
+                            waits.reset();
+                        }
+                        (wrap(told(event)), None)
                     }
                     Err(error) if is_listing && cannot_stream(&error) => {
                         tracing::info!(plural, "this API server does not stream lists");
@@ -65,14 +73,18 @@ pub(crate) fn spawn<T, N>(
                         break;
                     }
                     Err(error) => {
-                        if !std::mem::replace(&mut said, true) {
-                            tracing::warn!(plural, error = %failed(&error), "the watch broke");
-                        }
-                        continue;
+                        let path = api.resource_url().to_owned();
+                        (Broken { plural, path, why: failed(&error) }.into(), Some(error))
                     }
                 };
-                if queue.send(wrap(told)).await.is_err() {
+                if queue.send(news).await.is_err() {
                     return "a watch";
+                }
+                if let Some(error) = error {
+                    waits.wait().await;
+                    if is_past(&error) {
+                        break;
+                    }
                 }
             }
         }
@@ -98,4 +110,10 @@ fn cannot_stream(error: &watcher::Error) -> bool {
     };
     let words = ["sendInitialEvents", "RequestWatchProgress", "WatchList"];
     status.code == 422 || words.iter().any(|word| status.message.contains(word))
+}
+
+/// Whether a watch cannot go on where it was. Such a server should have said so in the watch, which the
+/// watcher understands by itself; it would ask for the same for ever.
+fn is_past(error: &watcher::Error) -> bool {
+    matches!(error, watcher::Error::WatchStartFailed(error) if code(error) == Some(410))
 }

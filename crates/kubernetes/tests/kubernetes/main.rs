@@ -8,10 +8,12 @@
 
 mod agent;
 mod controller;
+mod faulty;
 mod pki;
 mod policies;
 mod server;
 
+mod bad_days;
 mod election;
 mod join;
 mod nodes;
