@@ -1,7 +1,7 @@
 //! The view as the agent holds it: bytes as they came, so that what cannot be read today can be
 //! after an upgrade, and a digest that both sides compute alike.
 
-use super::{ViewContent, ViewUpdate};
+use super::{ViewContent, ViewUpdate, newer};
 use crate::report::Fault;
 use crate::wire::{Digest, Position, proto};
 use bytes::Bytes;
@@ -170,7 +170,7 @@ impl Held {
 }
 
 fn read(key: &Bytes, bytes: &Bytes, faults: &mut Unread) -> Option<Object> {
-    match serde_json::from_slice(bytes) {
+    match newer::read(bytes) {
         Ok(object) => Some(object),
         Err(error) => {
             let text = format!("this agent cannot read it: {error}");
@@ -187,7 +187,7 @@ fn changes(
 ) -> Vec<Change> {
     let mut unread: Vec<Key> = Vec::new();
     let both = steps.iter().map(|(key, put)| {
-        let was = objects.get(key).and_then(|bytes| serde_json::from_slice(bytes).ok());
+        let was = objects.get(key).and_then(|bytes| newer::read(bytes).ok());
         let now = put.as_ref().and_then(|put| read(key, put, faults));
         if was.is_none() && now.is_none() {
             unread.extend(serde_json::from_slice::<Key>(key).ok());

@@ -11,6 +11,7 @@ mod cache;
 mod credentials;
 pub(crate) mod held;
 mod join;
+mod newer;
 mod session;
 mod transport;
 

@@ -3,6 +3,7 @@
 use crate::world::World;
 use osier_kubelab::Signal;
 use osier_testbed::Process;
+use std::collections::BTreeSet;
 use std::fs;
 use std::time::Duration;
 
@@ -46,6 +47,10 @@ impl Stream {
             sent += transmitted;
             // The last one may have been under way.
             lost += transmitted.saturating_sub(received).saturating_sub(1);
+            let missing = missing(&said, transmitted);
+            if missing.len() > 1 {
+                println!("echoes {missing:?} of {transmitted}, {INTERVAL} s each, did not come");
+            }
         }
         (sent, lost)
     }
@@ -56,6 +61,13 @@ impl Stream {
         println!("{fault}: {lost} of {sent} echoes lost");
         assert_eq!(lost, 0, "{fault}: of {sent}");
     }
+}
+
+/// The numbers of echoes that did not come.
+fn missing(said: &str, sent: u32) -> Vec<u32> {
+    let number = |line: &str| line.split_once("icmp_seq=")?.1.split_once(' ')?.0.parse().ok();
+    let came: BTreeSet<u32> = said.lines().filter_map(number).collect();
+    (1..=sent).filter(|number| !came.contains(number)).collect()
 }
 
 /// A process on the host that is in a pod's network namespace.

@@ -16,6 +16,7 @@ use crate::world::slice::SliceObject;
 use crate::world::watch::{self, Broken, Told};
 use kube::core::DynamicObject;
 use kube::{Api, Client, Resource};
+use osier_controller::config;
 use osier_resource::Kind;
 use std::collections::BTreeSet;
 use tokio::sync::mpsc;
@@ -166,7 +167,11 @@ impl Leader {
         match told {
             Told::Begin => self.nodes.begin(),
             Told::Put(node) => {
-                let node = NodeSeen::from(node);
+                let mut node = NodeSeen::from(node);
+                if self.setup.kubernetes.services == config::Services::KubeProxy {
+                    // Nobody chooses endpoints by it.
+                    node.zone = None;
+                }
                 if let Some(standing) = self.standing.get_mut(&node.name) {
                     standing.sent = None;
                 }
