@@ -3,12 +3,14 @@
 mod etcd;
 mod kubernetes;
 mod restconf;
+mod switches;
 
 pub use etcd::EtcdConfig;
 pub use kubernetes::{
     AddressSource, BlockMasks, BlockRest, KubernetesConfig, LeaseConfig, Services,
 };
 pub use restconf::{PlainConfig, RestconfConfig};
+pub use switches::{DialConfig, SwitchTls, SwitchesConfig};
 
 use crate::engine::AllocationRules;
 use serde::Deserialize;
@@ -48,6 +50,8 @@ pub struct Config {
     pub etcd: Option<EtcdConfig>,
     /// RESTCONF, if it is served.
     pub restconf: Option<RestconfConfig>,
+    /// Switches without an agent, if there are any.
+    pub switches: Option<SwitchesConfig>,
 }
 
 /// The API.
@@ -166,6 +170,7 @@ impl Default for Config {
             kubernetes: None,
             etcd: None,
             restconf: None,
+            switches: None,
         }
     }
 }
@@ -265,7 +270,8 @@ impl Config {
         let kubernetes = self.kubernetes.iter().flat_map(KubernetesConfig::ranges);
         let restconf = self.restconf.iter().flat_map(RestconfConfig::ranges);
         let etcd = self.etcd.iter().flat_map(EtcdConfig::ranges);
-        let others = kubernetes.chain(restconf).chain(etcd);
+        let switches = self.switches.iter().flat_map(SwitchesConfig::ranges);
+        let others = kubernetes.chain(restconf).chain(etcd).chain(switches);
         for (key, found, range, allowed) in checks.into_iter().chain(others) {
             if !range.contains(&found) {
                 return Err(ConfigError::Range { path: path.to_owned(), key, found, allowed });

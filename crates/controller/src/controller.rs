@@ -12,6 +12,7 @@ use crate::nodes::{NodeStates, Nodes};
 use crate::northbound::Northbound;
 use crate::pki::{self, Certificates, PkiError};
 use crate::restconf::{self, OpenError as RestconfError, Restconf};
+use crate::switches::{self, Sightings};
 use osier_fleet::server::{Agents, FleetServer, ServerOptions, accept};
 use osier_fleet::{Authority, Fingerprint};
 use osier_restconf::Isolation;
@@ -65,6 +66,9 @@ pub enum ControllerError {
         /// Why.
         source: io::Error,
     },
+    /// Switches cannot be let in.
+    #[error("switches without an agent cannot be let in")]
+    Switches(#[from] osier_switches::BindError),
     /// The store was lost while the controller ran.
     #[error("the store can no longer be used; a restart reads it anew")]
     Lost(#[source] Unavailable),
@@ -92,6 +96,8 @@ pub struct Controller {
     pub fleet: SocketAddr,
     /// Where RESTCONF is, over TLS and in the clear, if it is served so.
     pub restconf: (Option<SocketAddr>, Option<SocketAddr>),
+    /// Where switches without an agent dial, their databases and their bridges, if they may.
+    pub switches: Option<(SocketAddr, SocketAddr)>,
     /// How tokens name the authority.
     pub authority: Fingerprint,
     /// A credential that was made now, because there was none: shown once.
@@ -209,13 +215,15 @@ impl Controller {
             audit,
             stopping,
         };
-        let restconf = serve(Arc::new(api), api_listener, tls, &mut parts).await?;
+        let served = serve(Arc::new(api), api_listener, tls, &mut parts).await?;
+        let Served { restconf, switches } = served;
         parts.spawn(renew(certificates, renewing));
         tracing::info!(resources, took_ms = took.as_millis(), term, "the model is read");
         Ok(Self {
             api: addresses.0,
             fleet: addresses.1,
             restconf,
+            switches,
             authority: authority.fingerprint(),
             first_credential,
             resources,
@@ -290,19 +298,62 @@ impl Controller {
     }
 }
 
-/// Serves the API, and RESTCONF beside it: where that is.
+/// Where RESTCONF is, over TLS and in the clear.
+type RestconfAddresses = (Option<SocketAddr>, Option<SocketAddr>);
+
+/// Where clients and switches come in beside the API.
+struct Served {
+    restconf: RestconfAddresses,
+    switches: Option<(SocketAddr, SocketAddr)>,
+}
+
+/// Serves the API, RESTCONF beside it, and switches.
 async fn serve(
     api: Arc<Api>,
     listener: TcpListener,
     tls: Arc<rustls::ServerConfig>,
     parts: &mut JoinSet<&'static str>,
-) -> Result<(Option<SocketAddr>, Option<SocketAddr>), ControllerError> {
-    let restconf = serve_restconf(&api, &tls, parts).await?;
+) -> Result<Served, ControllerError> {
+    let (restconf, data) = serve_restconf(&api, &tls, parts).await?;
+    let switches = serve_switches(&api, data, parts).await?;
     parts.spawn(async move {
         api::serve(api, listener, tls).await;
         "the API"
     });
-    Ok(restconf)
+    Ok(Served { restconf, switches })
+}
+
+/// Drives switches without an agent, if the configuration says so.
+async fn serve_switches(
+    api: &Api,
+    restconf: Option<Arc<Restconf>>,
+    parts: &mut JoinSet<&'static str>,
+) -> Result<Option<(SocketAddr, SocketAddr)>, ControllerError> {
+    let Some(config) = &api.config.switches else { return Ok(None) };
+    let doors = osier_switches::Doors::bind(config.options()).await?;
+    let at = doors.addresses();
+    let age = api.config.restconf.as_ref().map(|config| config.age_seconds);
+    let sightings = Arc::new(Sightings::new(&api.engine, &api.nodes, api.metrics.clone()));
+    let (cluster, stopping) = (Arc::clone(&sightings), api.stopping.clone());
+    let (hub, reports) = (Arc::new(api.engine.hub().clone()), Arc::new(api.nodes.clone()));
+    parts.spawn(async move {
+        doors.run(hub, reports, cluster, stopping).await;
+        "letting switches in"
+    });
+    // Where somebody else owns the model, nothing is written to it from here.
+    if api.northbound.is_none() {
+        let recorder = switches::Recorder {
+            engine: api.engine.clone(),
+            sightings,
+            ageing: restconf.zip(age.map(|age| Duration::from_secs(age.into()))),
+        };
+        let stopping = api.stopping.clone();
+        parts.spawn(async move {
+            recorder.run(stopping).await;
+            "recording what switches have"
+        });
+    }
+    Ok(Some(at))
 }
 
 /// Serves RESTCONF, if the configuration says so: over TLS, and in the clear for who may.
@@ -310,11 +361,11 @@ async fn serve_restconf(
     api: &Arc<Api>,
     tls: &Arc<rustls::ServerConfig>,
     parts: &mut JoinSet<&'static str>,
-) -> Result<(Option<SocketAddr>, Option<SocketAddr>), ControllerError> {
-    let Some(config) = &api.config.restconf else { return Ok((None, None)) };
+) -> Result<(RestconfAddresses, Option<Arc<Restconf>>), ControllerError> {
+    let Some(config) = &api.config.restconf else { return Ok(((None, None), None)) };
     if api.northbound.is_some() {
         tracing::warn!("RESTCONF is not served: the model is written elsewhere");
-        return Ok((None, None));
+        return Ok(((None, None), None));
     }
     let isolation = match config.isolation {
         true => Isolation::Namespaces,
@@ -351,12 +402,12 @@ async fn serve_restconf(
         "following nodes for RESTCONF"
     });
     let silence = Duration::from_secs(config.heal_seconds.into());
-    let stopping = api.stopping.clone();
+    let (healed, stopping) = (Arc::clone(&opened), api.stopping.clone());
     parts.spawn(async move {
-        restconf::heal(opened, silence, stopping).await;
+        restconf::heal(healed, silence, stopping).await;
         "healing RESTCONF's data"
     });
-    Ok(at)
+    Ok((at, Some(opened)))
 }
 
 fn open_audit(config: &Config, metrics: &Metrics) -> Result<Audit, ControllerError> {

@@ -18,6 +18,7 @@ mod nodes;
 mod northbound;
 mod pki;
 mod restconf;
+mod switches;
 mod trace;
 
 pub use controller::{Controller, ControllerError};

@@ -34,6 +34,8 @@ pub struct Metrics {
     kubernetes_watch_errors: Family<[(&'static str, String); 1], Counter>,
     restconf_normalised: Family<[(&'static str, String); 1], Counter>,
     restconf_healed: Counter,
+    restconf_aged: Counter,
+    switches_refused: Counter,
 }
 
 /// From a tenth of a millisecond to some three seconds.
@@ -63,6 +65,8 @@ impl Default for Metrics {
             kubernetes_watch_errors: Family::default(),
             restconf_normalised: Family::default(),
             restconf_healed: Counter::default(),
+            restconf_aged: Counter::default(),
+            switches_refused: Counter::default(),
         };
         let m = metrics.clone();
         r.register("requests", "Requests, by method, route and status", m.requests);
@@ -89,6 +93,10 @@ impl Default for Metrics {
         r.register("restconf_normalised", help, m.restconf_normalised);
         let help = "Entries that a RESTCONF client no longer named after its restart";
         r.register("restconf_healed", help, m.restconf_healed);
+        let help = "Pods that were gone from their switch, and went from RESTCONF's data";
+        r.register("restconf_aged", help, m.restconf_aged);
+        let help = "Switches without an agent, or wires of them, that were refused";
+        r.register("switches_refused", help, m.switches_refused);
         Self { registry: Arc::new(r), ..metrics }
     }
 }
@@ -154,6 +162,16 @@ impl Metrics {
     /// Entries of a client that has forgotten them are gone.
     pub(crate) fn restconf_healed(&self, count: usize) {
         self.restconf_healed.inc_by(u64::try_from(count).unwrap_or(u64::MAX));
+    }
+
+    /// Pods that no switch has any more are gone.
+    pub(crate) fn restconf_aged(&self, count: usize) {
+        self.restconf_aged.inc_by(u64::try_from(count).unwrap_or(u64::MAX));
+    }
+
+    /// A switch without an agent claimed what is not its own.
+    pub(crate) fn switch_refused(&self) {
+        self.switches_refused.inc();
     }
 
     pub(crate) fn watch_began(&self) {

@@ -135,6 +135,14 @@ impl Nodes {
         (ports, connected)
     }
 
+    /// Whether an agent serves a node.
+    pub(crate) fn has_agent(&self, name: &NodeName) -> bool {
+        let state = self.lock();
+        let heard = state.heard.get(name).filter(|heard| heard.connected);
+        let agent = heard.and_then(|heard| heard.agent.as_ref());
+        agent.is_some_and(|agent| agent.software != osier_switches::SOFTWARE)
+    }
+
     /// Waits until a node has followed a later start of this store than this one: then the store is
     /// an older copy, and nobody noticed.
     pub(crate) async fn outdated(&self) -> u64 {

@@ -51,9 +51,10 @@ pub(crate) mod priority {
     pub(crate) const ROUTER: u16 = 200;
 }
 
-/// Sends the packet out of a port of this node.
+/// Sends the packet out of a port of this node. A register gives numbers of 16 bits: the bridge's own
+/// port is that of OpenFlow 1.0 there.
 pub(crate) fn out_of(rule: Rule, port: PortNo, to: Destination) -> Rule {
-    rule.load(Register::OUT_PORT, port.0).load(Register::TO, to as u8)
+    rule.load(Register::OUT_PORT, port.0 & 0xffff).load(Register::TO, to as u8)
 }
 
 /// Sends the packet to another node, under a network's key. Both wait in registers: a packet that has

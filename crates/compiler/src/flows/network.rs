@@ -2,10 +2,11 @@
 //! floods.
 
 use super::{arp, mac, neighbour, policy, priority};
+use crate::compile::default_vni;
 use crate::pipeline::Table;
 use crate::plan::{Emitter, Rule};
 use crate::registers::Register;
-use osier_model::{Mac, Network, VrfId};
+use osier_model::{Mac, Network, Reach, VrfId};
 use osier_openflow::action::Action;
 use osier_openflow::field::Field;
 use osier_openflow::subfield::Subfield;
@@ -42,10 +43,19 @@ pub(crate) fn flows(
             IpAddr::V6(v6) => neighbour::ask(out, network.vni, *v6),
         }
     }
+    if asks_all(network) {
+        arp::answer_all(out, network.vni);
+    }
     // The others are the machine's own, which answers for itself.
     for gateway in network.subnets.iter().filter_map(|s| s.gateway) {
         ping(out, gateway, vrf);
     }
+}
+
+/// Whether ports of a routed network may believe that they are on one link, and ask for whomever. On the
+/// default network nobody does: who makes its ports tells them their gateway's Ethernet address.
+pub(crate) fn asks_all(network: &Network) -> bool {
+    network.reach == Reach::Routed && network.vni != default_vni()
 }
 
 /// The router answers an echo request by turning it round and routing it again.

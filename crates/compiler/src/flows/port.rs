@@ -3,7 +3,8 @@
 //! everything goes through the router, and that is what keeps a pod's flows few.
 
 use super::{
-    admission, arp, mac, neighbour, out_of, priority, source_nat, spoof_guard, through_tunnel,
+    admission, arp, mac, neighbour, network, out_of, priority, source_nat, spoof_guard,
+    through_tunnel,
 };
 use crate::local::{Attachment, host};
 use crate::meters;
@@ -44,6 +45,13 @@ pub(crate) fn flows(
         }
         if vrf == Some(VrfId::default()) {
             source_nat::hairpin(out, at);
+        }
+        if vrf.is_some() && network::asks_all(network) {
+            for address in &port.addresses {
+                if let IpAddr::V4(v4) = address {
+                    arp::own(out, network.vni, *v4);
+                }
+            }
         }
     }
     if let Some(vrf) = vrf {

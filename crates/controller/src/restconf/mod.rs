@@ -4,6 +4,7 @@
 //! those mean ([`osier_restconf::Coe`]). Either all of it is stored or nothing, so the data and the
 //! model never disagree. What HTTP is, and who may ask, is [`routes`]'s.
 
+mod ageing;
 mod follow;
 mod healing;
 mod routes;
@@ -218,7 +219,8 @@ impl Restconf {
             let (kind, name) = &target;
             let current = self.current(*kind, name).await?;
             let is_theirs = current.as_ref().is_some_and(|current| !is_ours(current));
-            match (coe.wanted(&target), current) {
+            let wanted = coe.wanted(&target).map(|wanted| with_mac_of(wanted, current.as_ref()));
+            match (wanted, current) {
                 (Some(_), _) if is_theirs && matches!(kind, Kind::Router | Kind::Node) => {}
                 (Some(_), _) if is_theirs => {
                     let said = format!("{kind} {name} is there already, and was not made here");
@@ -354,6 +356,16 @@ fn removed(units: impl IntoIterator<Item = String>) -> Vec<UnitChange> {
 async fn stopped(stopping: &mut watch::Receiver<bool>) {
     // Nobody who could say it any more is as good as said.
     let _ = stopping.wait_for(|stopping| *stopping).await;
+}
+
+/// A port whose client says no Ethernet address keeps what its switch has said.
+fn with_mac_of(mut wanted: Resource, current: Option<&Resource>) -> Resource {
+    if let (Resource::Port(port), Some(Resource::Port(current))) = (&mut wanted, current)
+        && port.spec.node == current.spec.node
+    {
+        port.spec.mac = port.spec.mac.or(current.spec.mac);
+    }
+    wanted
 }
 
 fn spec(resource: &Resource) -> Value {

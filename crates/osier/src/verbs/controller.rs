@@ -190,6 +190,9 @@ fn greet(controller: &Controller, authority: &Path) -> anyhow::Result<()> {
     if let Some(plain) = controller.restconf.1 {
         writeln!(out, "restconf in the clear: http://{plain}")?;
     }
+    if let Some((manager, openflow)) = controller.switches {
+        writeln!(out, "switches: {manager} {openflow}")?;
+    }
     writeln!(out, "authority: {} sha256:{}", authority.display(), controller.authority)?;
     let (resources, took) = (controller.resources, controller.took.as_secs_f64());
     writeln!(out, "resources: {resources}, read in {took:.3} s")?;

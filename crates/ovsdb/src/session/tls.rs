@@ -54,6 +54,15 @@ pub enum TlsError {
     Host(String),
 }
 
+// === impl TlsFiles ===
+
+impl TlsFiles {
+    /// For who accepts connections itself. Clients have to have a certificate of the authority.
+    pub fn acceptor(&self) -> Result<TlsAcceptor, TlsError> {
+        acceptor(self)
+    }
+}
+
 struct Material {
     provider: Arc<CryptoProvider>,
     roots: Arc<RootCertStore>,

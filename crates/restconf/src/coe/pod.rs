@@ -104,6 +104,13 @@ impl Coe {
         Some(Resource::Port(document(name, spec)))
     }
 
+    /// The pods of a port that say no Ethernet address themselves, as units.
+    pub fn pods_of(&self, port: &str) -> Vec<String> {
+        let units = self.index.get(&Fact::Port(port.to_owned())).into_iter().flatten();
+        let is_silent = |unit: &&String| matches!(self.units.get(*unit), Some(Unit::Pod(pod)) if pod.mac.is_none());
+        units.filter(is_silent).cloned().collect()
+    }
+
     /// Whether a later pod of the same host has the address: one that is finished keeps its address
     /// in the data while its node gives it to others.
     fn is_taken(&self, pod: &Pod, address: IpAddr) -> bool {

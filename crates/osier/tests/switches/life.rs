@@ -1,0 +1,50 @@
+//! A pod's life over REST, on a switch without an agent.
+
+use crate::rig::{Dial, PATIENCE, Rig, pod_path};
+use osier_testbed::wait_until;
+
+#[test]
+fn a_pod_lives_and_ends_over_rest() {
+    let rig = Rig::new(1, Rig::allowed());
+    rig.put_node(0);
+    rig.make_bridge(0, Dial::Switch);
+    let stays = rig.pod(4, "stays", "red", 0);
+    // The client first, the wire later.
+    rig.put_pod(5, "goes", "red", 0, "10.11.1.5");
+    let goes = rig.add_pod("goes", 0, "10.11.1.5", "red:goes");
+    stays.reaches(goes.address);
+    assert!(rig.flows(0).contains("10.11.1.5"));
+    rig.delete(&pod_path(5));
+    stays.loses(goes.address);
+    let gone = || if rig.flows(0).contains("10.11.1.5") { Err("flows are left") } else { Ok(()) };
+    wait_until("no flows of it", PATIENCE, gone).unwrap();
+    // It comes again, and the wire is there already.
+    rig.put_pod(6, "goes", "red", 0, "10.11.1.5");
+    stays.reaches(goes.address);
+    // The wire goes and nobody tells: in the end its pod does, too.
+    rig.remove_pod(&goes);
+    let aged = || match rig.curl("GET", &pod_path(6), None).0 {
+        404 => Ok(()),
+        status => Err(status),
+    };
+    wait_until("the pod to age", PATIENCE, aged).unwrap();
+    assert_eq!(rig.curl("GET", &pod_path(4), None).0, 200, "who is there stays");
+}
+
+#[test]
+fn a_switch_forwards_on_without_its_controller_and_is_driven_by_the_next() {
+    let mut rig = Rig::new(1, Rig::allowed());
+    rig.put_node(0);
+    rig.make_bridge(0, Dial::Switch);
+    let (one, other) = (rig.pod(4, "one", "red", 0), rig.pod(5, "other", "red", 0));
+    one.reaches(other.address);
+    rig.kill();
+    assert!(!one.misses(other.address));
+    rig.start();
+    let late = rig.pod(6, "late", "red", 0);
+    late.reaches(one.address);
+    // The switch itself starts anew, without a flow.
+    rig.fabric.nodes_mut()[0].kill_vswitchd();
+    rig.fabric.nodes_mut()[0].start_vswitchd().unwrap();
+    late.reaches(other.address);
+}

@@ -1,0 +1,7 @@
+//! Switches without an agent, and no Kubernetes anywhere: `osier controller` as a process, Open vSwitch
+//! as COE's plugin leaves it, curl as the watcher. `ping` and plain sockets judge.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a panic is the report")]
+
+mod life;
+mod reach;
+mod rig;

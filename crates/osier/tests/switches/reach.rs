@@ -1,0 +1,86 @@
+//! Who reaches whom: on one node, over the tunnel, and the machine itself.
+
+use crate::rig::{BRIDGE, CLUSTER, Dial, Rig};
+
+/// Nodes that COE's plugin alone has made.
+#[test]
+fn pods_reach_one_another_their_gateway_and_their_node() {
+    let rig = Rig::new(2, Rig::allowed());
+    for node in 0..2 {
+        rig.put_node(node);
+        rig.make_bridge(node, Dial::Switch);
+    }
+    let web = rig.pod(4, "web", "red", 0);
+    let db = rig.pod(5, "db", "blue", 0);
+    let far = rig.pod(6, "far", "red", 1);
+    // In the first form of ids.
+    let old = rig.add_pod("old", 1, "10.11.2.7", "red:old");
+    rig.put_pod(7, "old", "red", 1, "10.11.2.7");
+    for (from, to) in
+        [(&web, &db), (&db, &web), (&web, &far), (&far, &db), (&old, &web), (&old, &far)]
+    {
+        from.reaches(to.address);
+    }
+    web.reaches([10, 11, 1, 1].into());
+    far.reaches([10, 11, 2, 1].into());
+    let node = rig.node(0).netns();
+    osier_testbed::traffic::ping_until(node, web.address, crate::rig::PATIENCE).unwrap();
+    let arp = web.netns.ip("neighbour show").unwrap();
+    assert!(
+        arp.contains("10.11.1.5"),
+        "a pod of another namespace is asked for as a neighbour: {arp}"
+    );
+    let own = "arp_spa=10.11.1.4,arp_tpa=10.11.1.4";
+    let flows = rig.flows(0);
+    let silent = flows.lines().any(|flow| flow.contains(own) && flow.ends_with("actions=drop"));
+    assert!(silent, "nobody answers who asks whether another has its address: {flows}");
+}
+
+/// The switch listens, and TLS besides.
+#[test]
+fn a_switch_that_listens_is_dialled() {
+    let dial = "[switches]\n[[switches.dial]]\naddress = '198.51.100.1'\n";
+    let rig = Rig::new(1, dial);
+    rig.put_node(0);
+    rig.make_bridge(0, Dial::Controller);
+    let (one, other) = (rig.pod(4, "one", "red", 0), rig.pod(5, "other", "red", 0));
+    one.reaches(other.address);
+}
+
+/// What is off stays off, and who is not allowed is not spoken with.
+#[test]
+fn who_is_not_allowed_is_refused() {
+    let rig = Rig::new(1, "[switches]\nallow = ['203.0.113.0/24']\n");
+    rig.put_node(0);
+    rig.make_bridge(0, Dial::Switch);
+    rig.await_log("a switch at 198.51.100.1 is not allowed");
+    let protocols = rig.node(0).ovs().vsctl(&["get", "bridge", BRIDGE, "protocols"]).unwrap();
+    assert!(!protocols.contains("OpenFlow15"), "{protocols}");
+}
+
+/// A switch may claim no port of another node, and no port that may be two.
+#[test]
+fn a_wire_that_claims_what_is_not_its_nodes_is_refused() {
+    let rig = Rig::new(2, Rig::allowed());
+    for node in 0..2 {
+        rig.put_node(node);
+        rig.make_bridge(node, Dial::Switch);
+    }
+    let (web, other) = (rig.pod(4, "web", "red", 0), rig.pod(5, "other", "red", 0));
+    other.reaches(web.address);
+    let thief = rig.add_pod("thief", 1, "10.11.1.4", "red:web");
+    rig.await_log("red:web is a port of node n1");
+    assert!(thief.misses(other.address), "who is refused sends nothing");
+    other.reaches(web.address);
+    // The same name in two namespaces, and no address that tells them apart.
+    rig.put_pod(8, "twin", "red", 1, "10.11.2.8");
+    rig.put_pod(9, "twin", "blue", 1, "10.11.2.9");
+    let twin = rig.add_pod("twin", 1, "10.11.2.9", &format!("{CLUSTER}:twin"));
+    twin.reaches(web.address);
+    let clear = ["remove", "interface", &twin.host, "external_ids", "ip-address"];
+    rig.node(1).ovs().vsctl(&clear).unwrap();
+    rig.put_pod(10, "twine", "red", 1, "10.11.2.10");
+    let clear = ["remove", "interface", &twin.host, "external_ids", "attached-mac"];
+    rig.node(1).ovs().vsctl(&clear).unwrap();
+    rig.await_log("may be blue:twin or red:twin");
+}

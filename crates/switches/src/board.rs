@@ -1,0 +1,218 @@
+//! What one switch shall carry, as values: the node's view, the wires that are ports of it, and what
+//! that compiles to. Nothing here talks to anybody; a change costs what it is about.
+
+use crate::claim::{self, Names, Refusal};
+use crate::wires::{Wire, Wires};
+use osier_compiler::{Attachment, CompileError, Compiled, Compiler, LocalPorts};
+use osier_model::{Change, Fabric, Key, Mac, NodeName, Object, Port, PortKey, View};
+use osier_openflow::port_no::PortNo;
+use osier_ovsdb::Uuid;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Board {
+    compiler: Compiler,
+    names: Names,
+    /// Wires that are ports, both ways.
+    ports: BTreeMap<Uuid, Held>,
+    wires: BTreeMap<PortKey, Uuid>,
+    refused: BTreeMap<Uuid, (String, Refusal)>,
+}
+
+/// A port that is on a wire.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Held {
+    key: PortKey,
+    wire: String,
+    mac: Option<Mac>,
+    at: Attachment,
+}
+
+/// What a change came to.
+#[derive(Debug, Default)]
+pub(crate) struct Outcome {
+    /// Plans that may differ now; the last of an owner counts.
+    pub(crate) compiled: Vec<Compiled>,
+    /// What could not be.
+    pub(crate) faults: Vec<String>,
+    /// Ports that are on a wire now, or with another Ethernet address.
+    pub(crate) attached: Vec<(PortKey, Option<Mac>)>,
+    /// Ports that are on none any more.
+    pub(crate) detached: Vec<PortKey>,
+    /// Wires that are refused now, and were not for this reason.
+    pub(crate) refused: Vec<(String, Refusal)>,
+}
+
+// === impl Outcome ===
+
+impl Outcome {
+    fn add(&mut self, compiled: Result<Vec<Compiled>, CompileError>) {
+        match compiled {
+            Ok(compiled) => self.compiled.extend(compiled),
+            Err(error) => self.faults.push(match std::error::Error::source(&error) {
+                Some(cause) => format!("{error}: {cause}"),
+                None => error.to_string(),
+            }),
+        }
+    }
+}
+
+// === impl Board ===
+
+impl Board {
+    /// A node that knows nothing yet.
+    pub(crate) fn new(node: NodeName, fabric: Fabric, local: LocalPorts) -> Self {
+        Self {
+            compiler: Compiler::new(node, fabric, local),
+            names: Names::default(),
+            ports: BTreeMap::new(),
+            wires: BTreeMap::new(),
+            refused: BTreeMap::new(),
+        }
+    }
+
+    pub(crate) fn view(&self) -> &View {
+        self.compiler.view()
+    }
+
+    /// All, from nothing.
+    pub(crate) fn all(&self) -> Outcome {
+        let mut outcome = Outcome::default();
+        outcome.add(self.compiler.all());
+        outcome
+    }
+
+    /// The ports that are on wires.
+    pub(crate) fn attached(&self) -> impl Iterator<Item = &Port> {
+        self.wires.keys().filter_map(|key| self.view().ports().get(key))
+    }
+
+    /// Wires that are refused, and why.
+    pub(crate) fn refusals(&self) -> impl Iterator<Item = (&str, &Refusal)> {
+        self.refused.values().map(|(wire, why)| (wire.as_str(), why))
+    }
+
+    /// Steps of the view.
+    pub(crate) fn hear(&mut self, changes: Vec<Change>, wires: &Wires) -> Outcome {
+        let mut outcome = Outcome::default();
+        let mut touched: BTreeSet<Uuid> = BTreeSet::new();
+        for change in changes {
+            let key = match &change {
+                Change::Put(object) => object.key(),
+                Change::Delete(key) => key.clone(),
+            };
+            let is_port = matches!(key, Key::Port(_));
+            if let Key::Port(key) = &key {
+                match &change {
+                    Change::Put(_) => self.names.add(key),
+                    Change::Delete(_) => self.names.remove(key),
+                }
+                touched.extend(self.wires.get(key));
+            }
+            outcome.add(self.compiler.apply(self.as_it_is(change)));
+            if is_port {
+                // Who was refused may be this one.
+                touched.extend(self.refused.keys());
+            }
+        }
+        self.look(touched, wires, &mut outcome);
+        outcome
+    }
+
+    /// Wires that may be others now.
+    pub(crate) fn rewire(&mut self, touched: BTreeSet<Uuid>, wires: &Wires) -> Outcome {
+        let mut outcome = Outcome::default();
+        self.look(touched, wires, &mut outcome);
+        outcome
+    }
+
+    fn look(&mut self, touched: BTreeSet<Uuid>, wires: &Wires, outcome: &mut Outcome) {
+        // What leaves a port comes first: another may have it then.
+        let (stay, leave): (Vec<Uuid>, Vec<Uuid>) =
+            touched.into_iter().partition(|uuid| self.wanted(*uuid, wires).is_ok());
+        let mut freed = false;
+        for uuid in leave {
+            freed |= self.detach(uuid, outcome);
+            self.refuse(uuid, wires, outcome);
+        }
+        let again: BTreeSet<Uuid> = match freed {
+            true => self.refused.keys().copied().chain(stay).collect(),
+            false => stay.into_iter().collect(),
+        };
+        for uuid in again {
+            match self.wanted(uuid, wires) {
+                Ok(held) => self.attach(uuid, held, outcome),
+                Err(_) => self.refuse(uuid, wires, outcome),
+            }
+        }
+    }
+
+    /// The port that a wire shall be; why not, if it is one that the switch has.
+    fn wanted(&self, uuid: Uuid, wires: &Wires) -> Result<Held, Option<Refusal>> {
+        let wire = wires.get(uuid).ok_or(None)?;
+        let ofport = wire.ofport.ok_or(None)?;
+        let key = claim::resolve(wire, self.view(), &self.names)?;
+        let holder = self.wires.get(&key).filter(|holder| **holder != uuid);
+        if let Some(other) = holder.and_then(|holder| self.ports.get(holder)) {
+            return Err(Some(Refusal::Held { port: key, wire: other.wire.clone() }));
+        }
+        // The number is the tag: a controller that starts anew makes the same flows.
+        let at = Attachment { ofport: PortNo(ofport.into()), tag: ofport.into(), mtu: None };
+        Ok(Held { key, wire: wire.name.clone(), mac: wire.mac, at })
+    }
+
+    fn attach(&mut self, uuid: Uuid, held: Held, outcome: &mut Outcome) {
+        self.refused.remove(&uuid);
+        let before = self.ports.get(&uuid);
+        if before == Some(&held) {
+            return;
+        }
+        if before.is_some_and(|before| before.key != held.key) {
+            self.detach(uuid, outcome);
+        }
+        let Some(port) = self.view().ports().get(&held.key).cloned() else { return };
+        outcome.attached.push((held.key.clone(), held.mac));
+        self.wires.insert(held.key.clone(), uuid);
+        let (key, at) = (held.key.clone(), held.at);
+        self.ports.insert(uuid, held);
+        outcome.add(self.compiler.apply(self.as_it_is(Change::Put(Object::Port(port)))));
+        outcome.add(self.compiler.attach(key, at));
+    }
+
+    /// Whether it was a port.
+    fn detach(&mut self, uuid: Uuid, outcome: &mut Outcome) -> bool {
+        let Some(Held { key, .. }) = self.ports.remove(&uuid) else { return false };
+        self.wires.remove(&key);
+        outcome.add(self.compiler.detach(&key));
+        outcome.detached.push(key);
+        true
+    }
+
+    fn refuse(&mut self, uuid: Uuid, wires: &Wires, outcome: &mut Outcome) {
+        let why = self.wanted(uuid, wires).err().flatten();
+        let Some((why, Wire { name, .. })) = why.zip(wires.get(uuid)) else {
+            self.refused.remove(&uuid);
+            return;
+        };
+        let refused = (name.clone(), why);
+        if self.refused.get(&uuid) != Some(&refused) {
+            outcome.refused.push(refused.clone());
+            self.refused.insert(uuid, refused);
+        }
+    }
+
+    /// A port's Ethernet address is that of its wire, and what it is to policies is said by who knows
+    /// its labels.
+    fn as_it_is(&self, change: Change) -> Change {
+        let Change::Put(Object::Port(mut port)) = change else { return change };
+        let held = self.wires.get(&port.key).and_then(|uuid| self.ports.get(uuid));
+        if let Some(mac) = held.and_then(|held| held.mac).filter(|mac| mac.is_unicast()) {
+            port.mac = mac;
+        }
+        if let Some(workload) = self.view().workloads().get(&port.key.device) {
+            port.identity = workload.identity;
+        }
+        Change::Put(Object::Port(port))
+    }
+}

@@ -1,0 +1,93 @@
+//! What a bridge that a CNI plugin made needs before flows can be brought to it: a version of
+//! OpenFlow that we speak, to keep forwarding when nobody controls it, an Ethernet address that does
+//! not follow its ports, and a tunnel.
+
+use crate::wires::text;
+use osier_model::{Mac, Node, Tunnel};
+use osier_ovsdb::monitor::Monitor;
+use osier_ovsdb::{Atom, Mutation, Row, Transaction, Value};
+use osier_southbound::rows::{self, Ownership, Plan, Port};
+
+/// The tunnel's port.
+pub(crate) const TUNNEL: &str = "osier-tun";
+/// The number that it asks for: high, for a switch gives low ones.
+const TUNNEL_OFPORT: u32 = 65_000;
+/// What else of a bridge is looked at, and of the switch.
+const BRIDGE: [&str; 2] = ["controller", "datapath_id"];
+const SWITCH: [&str; 1] = ["ovs_version"];
+/// What a bridge speaks that does not say so.
+const SPOKEN: [&str; 5] = ["OpenFlow10", "OpenFlow11", "OpenFlow12", "OpenFlow13", "OpenFlow14"];
+const OURS: &str = "OpenFlow15";
+
+/// Whose rows are ours: an agent's are not.
+pub(crate) fn ownership() -> Ownership {
+    Ownership::new("osier-", "controller")
+}
+
+/// What to follow of the database.
+pub(crate) fn monitor() -> Monitor {
+    let mut monitor = rows::monitor();
+    for (table, more) in [("Bridge", &BRIDGE[..]), ("Open_vSwitch", &SWITCH[..])] {
+        let columns = monitor.tables.get_mut(table).and_then(|table| table.columns.as_mut());
+        columns.expect("it names columns").extend(more.iter().map(|&column| column.into()));
+    }
+    monitor
+}
+
+/// The number of a bridge's datapath, once the switch has made it.
+pub(crate) fn datapath_id(bridge: &Row) -> Option<u64> {
+    u64::from_str_radix(text(bridge, "datapath_id")?, 16).ok()
+}
+
+/// What makes a bridge fit; nothing if it is.
+pub(crate) fn transaction(bridge: &Row) -> Option<Transaction> {
+    let id = text(bridge, "datapath_id")?;
+    let mut mutations = Vec::new();
+    let column = |name: &str| bridge.get(name).cloned().unwrap_or_else(Value::empty_set);
+    let protocols = column("protocols");
+    if !protocols.contains(&OURS.into()) {
+        let usual = SPOKEN.iter().copied().filter(|_| protocols.is_empty());
+        let added = usual.chain([OURS]).map(Atom::from);
+        mutations.push(Mutation::insert("protocols", Value::set(added)));
+    }
+    let settings = column("other_config");
+    let hwaddr = Mac::GATEWAY.to_string();
+    let wanted = [("hwaddr", hwaddr.as_str()), ("disable-in-band", "true"), ("datapath-id", id)];
+    let differs = |(key, value): &(&str, &str)| {
+        let found = settings.get(&(*key).into());
+        // Its number is kept as it is: its address was what it came from.
+        found != Some(&(*value).into()) && !(*key == "datapath-id" && found.is_some())
+    };
+    let wanted: Vec<(&str, &str)> = wanted.into_iter().filter(differs).collect();
+    if !wanted.is_empty() {
+        let keys = Value::set(wanted.iter().map(|(key, _)| Atom::from(*key)));
+        let pairs = wanted.iter().map(|(key, value)| (Atom::from(*key), Atom::from(*value)));
+        mutations.push(Mutation::delete("other_config", keys));
+        mutations.push(Mutation::insert("other_config", Value::map(pairs)));
+    }
+    let mut transaction = Transaction::new("make the bridge fit");
+    if !mutations.is_empty() {
+        transaction.mutate("Bridge", bridge.uuid(), mutations);
+    }
+    if text(bridge, "fail_mode") != Some("secure") {
+        let fields = vec![("fail_mode".into(), Value::from("secure"))];
+        transaction.update("Bridge", bridge.uuid(), fields);
+    }
+    (!transaction.is_empty()).then_some(transaction)
+}
+
+/// The tunnel of a node.
+pub(crate) fn plan(bridge: &str, node: &Node, tunnel: Tunnel) -> Plan {
+    let mut port = Port::new(bridge, TUNNEL);
+    let kind = match tunnel {
+        Tunnel::Geneve => "geneve",
+        Tunnel::Vxlan => "vxlan",
+    };
+    let local = node.tunnel.to_string();
+    let options = [("remote_ip", "flow"), ("key", "flow"), ("local_ip", &local)];
+    let interface = &mut port.interfaces[0];
+    kind.clone_into(&mut interface.kind);
+    interface.ofport_request = Some(TUNNEL_OFPORT);
+    interface.options = options.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
+    Plan::default().port(port)
+}

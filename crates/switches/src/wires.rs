@@ -1,0 +1,189 @@
+//! What a switch's database says of its bridge and of the wires on it, by identity. A change costs the
+//! rows that it is of.
+
+use osier_model::Mac;
+use osier_ovsdb::cache::{RowChange, Snapshot};
+use osier_ovsdb::{Atom, Row, Uuid, Value};
+use rustc_hash::FxHashMap;
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// An interface that says which port of the model it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Wire {
+    /// Its name at the switch.
+    pub(crate) name: String,
+    /// `iface-id`.
+    pub(crate) id: String,
+    /// `attached-mac`.
+    pub(crate) mac: Option<Mac>,
+    /// `ip-address`.
+    pub(crate) address: Option<IpAddr>,
+    /// Its number, once the switch has it.
+    pub(crate) ofport: Option<u16>,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Wires {
+    root: Option<Arc<Row>>,
+    bridges: FxHashMap<Uuid, Arc<Row>>,
+    /// The port that an interface is of.
+    holders: FxHashMap<Uuid, Uuid>,
+    wires: FxHashMap<Uuid, Wire>,
+    bridge: Option<Uuid>,
+    /// The name of the bridge, where nothing says which it is.
+    usual: String,
+}
+
+// === impl Wire ===
+
+impl Wire {
+    fn read(row: &Row) -> Option<Self> {
+        let id = external_id(row, "iface-id").filter(|id| !id.is_empty())?.to_owned();
+        let ofport = match row.get("ofport")?.atoms() {
+            [Atom::Integer(number)] => u16::try_from(*number).ok().filter(|number| *number > 0),
+            _ => None,
+        };
+        Some(Self {
+            name: text(row, "name")?.to_owned(),
+            id,
+            mac: external_id(row, "attached-mac").and_then(|mac| mac.parse().ok()),
+            address: external_id(row, "ip-address").and_then(|address| address.parse().ok()),
+            ofport,
+        })
+    }
+}
+
+// === impl Wires ===
+
+impl Wires {
+    pub(crate) fn new(usual: &str) -> Self {
+        Self { usual: usual.to_owned(), ..Self::default() }
+    }
+
+    /// All rows anew. Whose wires may be others now.
+    pub(crate) fn take(&mut self, snapshot: &Snapshot) -> BTreeSet<Uuid> {
+        let before = std::mem::replace(self, Self::new(&self.usual));
+        let mut touched: BTreeSet<Uuid> = before.wires.into_keys().collect();
+        for table in ["Open_vSwitch", "Bridge", "Port", "Interface"] {
+            for row in snapshot.rows(table) {
+                self.put(row, &mut touched);
+            }
+        }
+        self.choose(&mut touched);
+        touched
+    }
+
+    /// Some rows. Whose wires may be others now.
+    pub(crate) fn follow(&mut self, changes: &[RowChange]) -> BTreeSet<Uuid> {
+        let mut touched = BTreeSet::new();
+        for change in changes {
+            match &change.new {
+                Some(row) => self.put(row, &mut touched),
+                None => self.forget(change.row(), &mut touched),
+            }
+        }
+        self.choose(&mut touched);
+        touched
+    }
+
+    /// A wire, if it is on the bridge.
+    pub(crate) fn get(&self, interface: Uuid) -> Option<&Wire> {
+        let port = self.holders.get(&interface)?;
+        let is_here = self.bridge()?.get("ports")?.contains(&Atom::Uuid(*port));
+        self.wires.get(&interface).filter(|_| is_here)
+    }
+
+    /// All wires.
+    pub(crate) fn all(&self) -> BTreeSet<Uuid> {
+        self.wires.keys().copied().collect()
+    }
+
+    /// The switch's version.
+    pub(crate) fn version(&self) -> Option<&str> {
+        text(self.root.as_deref()?, "ovs_version")
+    }
+
+    /// The bridge that the controller drives.
+    pub(crate) fn bridge(&self) -> Option<&Arc<Row>> {
+        self.bridges.get(&self.bridge?)
+    }
+
+    fn put(&mut self, row: &Arc<Row>, touched: &mut BTreeSet<Uuid>) {
+        match &**row.table() {
+            "Open_vSwitch" => self.root = Some(Arc::clone(row)),
+            "Bridge" => drop(self.bridges.insert(row.uuid(), Arc::clone(row))),
+            "Port" => {
+                for interface in row.get("interfaces").map_or(&[][..], Value::atoms) {
+                    if let Atom::Uuid(interface) = interface {
+                        self.holders.insert(*interface, row.uuid());
+                        touched.insert(*interface);
+                    }
+                }
+            }
+            "Interface" => match Wire::read(row) {
+                Some(wire) if self.wires.get(&row.uuid()) != Some(&wire) => {
+                    self.wires.insert(row.uuid(), wire);
+                    touched.insert(row.uuid());
+                }
+                Some(_) => {}
+                None => {
+                    if self.wires.remove(&row.uuid()).is_some() {
+                        touched.insert(row.uuid());
+                    }
+                }
+            },
+            _ => {}
+        }
+    }
+
+    fn forget(&mut self, row: &Row, touched: &mut BTreeSet<Uuid>) {
+        match &**row.table() {
+            "Bridge" => drop(self.bridges.remove(&row.uuid())),
+            "Interface" => {
+                self.holders.remove(&row.uuid());
+                if self.wires.remove(&row.uuid()).is_some() {
+                    touched.insert(row.uuid());
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Which bridge it is: the one that the switch names, or the one that has a controller; of several,
+    /// that of the usual name.
+    fn choose(&mut self, touched: &mut BTreeSet<Uuid>) {
+        let said = self.root.as_deref().and_then(|root| external_id(root, "br-name"));
+        let has_controller = |row: &&Arc<Row>| row.get("controller").is_some_and(|c| !c.is_empty());
+        let controlled: Vec<&Arc<Row>> = self.bridges.values().filter(has_controller).collect();
+        let is = |row: &Row, name: &str| text(row, "name") == Some(name);
+        let bridge = match (said, &controlled[..]) {
+            (Some(name), _) => self.bridges.values().find(|row| is(row, name)),
+            (None, [only]) => Some(*only),
+            (None, several) => several.iter().copied().find(|row| is(row, &self.usual)),
+        };
+        let bridge = bridge.map(|row| row.uuid());
+        if bridge != self.bridge {
+            self.bridge = bridge;
+            touched.extend(self.wires.keys());
+        }
+    }
+}
+
+/// A key of `external_ids`.
+fn external_id<'a>(row: &'a Row, key: &str) -> Option<&'a str> {
+    match row.get("external_ids")?.get(&key.into())? {
+        Atom::String(text) => Some(text),
+        _ => None,
+    }
+}
+
+/// The string of a column.
+pub(crate) fn text<'a>(row: &'a Row, column: &str) -> Option<&'a str> {
+    match row.get(column)?.atoms() {
+        [Atom::String(text)] => Some(text),
+        _ => None,
+    }
+}
