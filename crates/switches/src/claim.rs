@@ -93,13 +93,11 @@ pub(crate) fn resolve(wire: &Wire, view: &View, names: &Names) -> Result<PortKey
         [] => Err(found.first().map_or_else(unknown, |port| elsewhere(port))),
         _ => {
             let mut same = here.iter().filter(|port| Some(port.mac) == wire.mac);
-            match (same.next(), same.next()) {
-                (Some(port), None) => Ok(port.key.clone()),
-                _ => {
-                    let ports = here.iter().map(|port| port.key.clone()).collect();
-                    Err(Refusal::Ambiguous { id: wire.id.clone(), ports })
-                }
+            if let (Some(port), None) = (same.next(), same.next()) {
+                return Ok(port.key.clone());
             }
+            let ports = here.iter().map(|port| port.key.clone()).collect();
+            Err(Refusal::Ambiguous { id: wire.id.clone(), ports })
         }
     }
 }

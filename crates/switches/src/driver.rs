@@ -275,12 +275,11 @@ impl Driver {
             return;
         }
         let put = rows.reconciler.put(OWNER, prepare::plan(name, &node, tunnel)).await;
-        match (put, rows.reconciler.resume().await) {
-            (Ok(settling), Ok(())) => {
-                rows.tunnel = Some(settling);
-                rows.asked = asked;
-            }
-            _ => warn!(node = %self.node, "the switch's database is away"),
+        if let (Ok(settling), Ok(())) = (put, rows.reconciler.resume().await) {
+            rows.tunnel = Some(settling);
+            rows.asked = asked;
+        } else {
+            warn!(node = %self.node, "the switch's database is away");
         }
     }
 

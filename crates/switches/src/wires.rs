@@ -31,7 +31,8 @@ pub(crate) struct Wires {
     bridges: FxHashMap<Uuid, Arc<Row>>,
     /// The port that an interface is of.
     holders: FxHashMap<Uuid, Uuid>,
-    wires: FxHashMap<Uuid, Wire>,
+    /// Interfaces that say which port they are.
+    claiming: FxHashMap<Uuid, Wire>,
     bridge: Option<Uuid>,
     /// The name of the bridge, where nothing says which it is.
     usual: String,
@@ -66,7 +67,7 @@ impl Wires {
     /// All rows anew. Whose wires may be others now.
     pub(crate) fn take(&mut self, snapshot: &Snapshot) -> BTreeSet<Uuid> {
         let before = std::mem::replace(self, Self::new(&self.usual));
-        let mut touched: BTreeSet<Uuid> = before.wires.into_keys().collect();
+        let mut touched: BTreeSet<Uuid> = before.claiming.into_keys().collect();
         for table in ["Open_vSwitch", "Bridge", "Port", "Interface"] {
             for row in snapshot.rows(table) {
                 self.put(row, &mut touched);
@@ -93,12 +94,12 @@ impl Wires {
     pub(crate) fn get(&self, interface: Uuid) -> Option<&Wire> {
         let port = self.holders.get(&interface)?;
         let is_here = self.bridge()?.get("ports")?.contains(&Atom::Uuid(*port));
-        self.wires.get(&interface).filter(|_| is_here)
+        self.claiming.get(&interface).filter(|_| is_here)
     }
 
     /// All wires.
     pub(crate) fn all(&self) -> BTreeSet<Uuid> {
-        self.wires.keys().copied().collect()
+        self.claiming.keys().copied().collect()
     }
 
     /// The switch's version.
@@ -124,13 +125,13 @@ impl Wires {
                 }
             }
             "Interface" => match Wire::read(row) {
-                Some(wire) if self.wires.get(&row.uuid()) != Some(&wire) => {
-                    self.wires.insert(row.uuid(), wire);
+                Some(wire) if self.claiming.get(&row.uuid()) != Some(&wire) => {
+                    self.claiming.insert(row.uuid(), wire);
                     touched.insert(row.uuid());
                 }
                 Some(_) => {}
                 None => {
-                    if self.wires.remove(&row.uuid()).is_some() {
+                    if self.claiming.remove(&row.uuid()).is_some() {
                         touched.insert(row.uuid());
                     }
                 }
@@ -144,7 +145,7 @@ impl Wires {
             "Bridge" => drop(self.bridges.remove(&row.uuid())),
             "Interface" => {
                 self.holders.remove(&row.uuid());
-                if self.wires.remove(&row.uuid()).is_some() {
+                if self.claiming.remove(&row.uuid()).is_some() {
                     touched.insert(row.uuid());
                 }
             }
@@ -167,7 +168,7 @@ impl Wires {
         let bridge = bridge.map(|row| row.uuid());
         if bridge != self.bridge {
             self.bridge = bridge;
-            touched.extend(self.wires.keys());
+            touched.extend(self.claiming.keys());
         }
     }
 }

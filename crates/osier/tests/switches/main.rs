@@ -3,5 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a panic is the report")]
 
 mod life;
+mod mixed;
+mod papers;
 mod reach;
 mod rig;

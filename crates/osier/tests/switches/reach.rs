@@ -1,5 +1,6 @@
 //! Who reaches whom: on one node, over the tunnel, and the machine itself.
 
+use crate::papers::Papers;
 use crate::rig::{BRIDGE, CLUSTER, Dial, Rig};
 
 /// Nodes that COE's plugin alone has made.
@@ -36,7 +37,30 @@ fn pods_reach_one_another_their_gateway_and_their_node() {
     assert!(silent, "nobody answers who asks whether another has its address: {flows}");
 }
 
-/// The switch listens, and TLS besides.
+/// Over TLS a switch needs a certificate of the authority; in the clear it is not heard.
+#[test]
+fn switches_are_driven_over_tls() {
+    let (papers, strangers) = (Papers::new(), Papers::new());
+    let [key, certificate, authority] =
+        papers.files("controller").map(|file| file.display().to_string());
+    let tls = format!(
+        "[switches.tls]\nprivate_key = '{key}'\ncertificate = '{certificate}'\n\
+         ca_certificate = '{authority}'\n"
+    );
+    let rig = Rig::new(2, &(Rig::allowed().to_owned() + &tls));
+    for (node, papers) in [&papers, &strangers].into_iter().enumerate() {
+        rig.put_node(node);
+        let [key, certificate, authority] = papers.files("switch").map(|f| f.display().to_string());
+        rig.node(node).ovs().vsctl(&["set-ssl", &key, &certificate, &authority]).unwrap();
+        rig.make_bridge(node, Dial::Tls);
+    }
+    let (one, other) = (rig.pod(4, "one", "red", 0), rig.pod(5, "other", "red", 0));
+    one.reaches(other.address);
+    let protocols = rig.node(1).ovs().vsctl(&["get", "bridge", BRIDGE, "protocols"]).unwrap();
+    assert!(!protocols.contains("OpenFlow15"), "a stranger's certificate was taken: {protocols}");
+}
+
+/// The switch listens.
 #[test]
 fn a_switch_that_listens_is_dialled() {
     let dial = "[switches]\n[[switches.dial]]\naddress = '198.51.100.1'\n";

@@ -1,7 +1,7 @@
 //! A controller on the underlay, nodes as `odlovs-cni` makes them, and pods.
 
 use osier_testbed::traffic::{ping, ping_until};
-use osier_testbed::{Fabric, Family, Lab, Netns, Node, Process, Signal, wait_until};
+use osier_testbed::{Command, Fabric, Family, Lab, Netns, Node, Process, Signal, wait_until};
 use std::fs;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -117,14 +117,31 @@ impl Rig {
         wait_until(part, PATIENCE, has).unwrap();
     }
 
-    fn osier(&self, arguments: &[&str]) -> String {
-        let config = self.dir.join("controller.toml");
-        let mut command =
+    /// The command line, as the controller's administrator uses it.
+    pub(crate) fn osier(&self, arguments: &[&str]) -> String {
+        self.administrator(arguments).run().unwrap().trim().to_owned()
+    }
+
+    /// Makes resources, as the administrator does.
+    pub(crate) fn apply(&self, text: &str) {
+        self.administrator(&["apply", "-f", "-"]).input(text).run().unwrap();
+    }
+
+    fn administrator(&self, arguments: &[&str]) -> Command {
+        let command =
             self.netns.command(env!("CARGO_BIN_EXE_osier")).args(arguments.iter().copied());
-        if arguments.first() == Some(&"controller") {
-            command = command.args(["--config"]).arg(config);
+        match arguments {
+            ["controller", ..] => command.arg("--config").arg(self.dir.join("controller.toml")),
+            _ => {
+                let admin = fs::read_to_string(self.dir.join("state/admin.toml")).unwrap();
+                let line = admin.lines().find_map(|line| line.strip_prefix("credential = "));
+                fs::write(self.dir.join("credential"), line.unwrap().trim_matches('"')).unwrap();
+                command
+                    .env("OSIER_SERVER", format!("https://{CONTROLLER}:6645"))
+                    .env("OSIER_CA", self.dir.join("state/authority.pem"))
+                    .env("OSIER_CREDENTIAL_FILE", self.dir.join("credential"))
+            }
         }
-        command.run().unwrap().trim().to_owned()
     }
 
     /// A request of the watcher: its status and its answer.
