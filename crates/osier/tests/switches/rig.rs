@@ -4,6 +4,7 @@ use osier_testbed::traffic::{ping, ping_until};
 use osier_testbed::{Command, Fabric, Family, Lab, Netns, Node, Process, Signal, wait_until};
 use std::fs;
 use std::net::IpAddr;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -135,11 +136,13 @@ impl Rig {
             _ => {
                 let admin = fs::read_to_string(self.dir.join("state/admin.toml")).unwrap();
                 let line = admin.lines().find_map(|line| line.strip_prefix("credential = "));
-                fs::write(self.dir.join("credential"), line.unwrap().trim_matches('"')).unwrap();
+                let file = self.dir.join("credential");
+                fs::write(&file, line.unwrap().trim_matches('"')).unwrap();
+                fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
                 command
                     .env("OSIER_SERVER", format!("https://{CONTROLLER}:6645"))
                     .env("OSIER_CA", self.dir.join("state/authority.pem"))
-                    .env("OSIER_CREDENTIAL_FILE", self.dir.join("credential"))
+                    .env("OSIER_CREDENTIAL_FILE", file)
             }
         }
     }
