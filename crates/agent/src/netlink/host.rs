@@ -13,8 +13,8 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 /// How long the kernel may take to let an interface carry packets, and how often to look.
-const CARRIER_PATIENCE: Duration = Duration::from_secs(1);
-const CARRIER_PAUSE: Duration = Duration::from_micros(200);
+pub(super) const CARRIER_PATIENCE: Duration = Duration::from_secs(1);
+pub(super) const CARRIER_PAUSE: Duration = Duration::from_micros(200);
 
 /// What an interface of the machine shall be.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -8,8 +8,10 @@ use super::{host, requests};
 use ipnet::IpNet;
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::address::AddressAttribute;
+use netlink_packet_route::route::RouteType;
 use osier_model::Mac;
 use std::net::IpAddr;
+use std::time::Instant;
 
 /// The loopback interface has this number in every namespace.
 const LOOPBACK: u32 = 1;
@@ -97,7 +99,31 @@ fn set_up(pod: &PodInterface) -> Result<(), NetlinkError> {
     for (to, via) in &pod.routes {
         batch.push(requests::add_route(name, index, *to, *via, None));
     }
-    netlink.execute(batch).map(drop)
+    netlink.execute(batch)?;
+    wait_for_addresses(&netlink, &pod.addresses)
+}
+
+/// Waits until the kernel takes what comes to an interface's addresses. Of IPv6 it sends from them at once,
+/// and takes answers a little later, when it has got to that: until then they are lost.
+fn wait_for_addresses(netlink: &Netlink, addresses: &[IpNet]) -> Result<(), NetlinkError> {
+    let end = Instant::now() + host::CARRIER_PATIENCE;
+    for address in addresses.iter().map(IpNet::addr).filter(IpAddr::is_ipv6) {
+        // Behind that it is as good as it gets, as with carriers.
+        while !is_taken(netlink, address)? && Instant::now() < end {
+            std::thread::sleep(host::CARRIER_PAUSE);
+        }
+    }
+    Ok(())
+}
+
+fn is_taken(netlink: &Netlink, address: IpAddr) -> Result<bool, NetlinkError> {
+    let is_local = |message: &RouteNetlinkMessage| matches!(message, RouteNetlinkMessage::NewRoute(route) if route.header.kind == RouteType::Local);
+    match netlink.execute(vec![requests::get_route(address)]) {
+        Ok(told) => Ok(told.iter().any(is_local)),
+        // There is no way at all.
+        Err(NetlinkError::Refused { .. }) => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 fn state(name: &str) -> Result<PodState, NetlinkError> {

@@ -199,6 +199,16 @@ pub(super) fn dump_routes(v4: bool) -> Request {
     Request { what: "list routes".to_owned(), message, flags: NLM_F_DUMP }
 }
 
+/// Which way a packet to an address would take.
+pub(super) fn get_route(to: IpAddr) -> Request {
+    let mut message = RouteMessage::default();
+    message.header.address_family = family(to);
+    message.header.destination_prefix_length = IpNet::from(to).prefix_len();
+    message.attributes.push(RouteAttribute::Destination(to.into()));
+    let message = RouteNetlinkMessage::GetRoute(message);
+    Request { what: format!("tell of the way to {to}"), message, flags: 0 }
+}
+
 pub(super) fn delete_route(name: &str, index: u32, to: IpNet, via: IpAddr) -> Request {
     let mut request = add_route(name, index, to, Some(via), None);
     if let RouteNetlinkMessage::NewRoute(message) = request.message {

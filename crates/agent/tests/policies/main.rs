@@ -4,6 +4,7 @@
 
 mod apart;
 mod ask;
+mod churn;
 #[path = "../fabric/cluster.rs"]
 #[allow(dead_code, reason = "shared with the tests of whole clusters, which use the rest")]
 mod cluster;

@@ -26,12 +26,16 @@ pub(crate) struct Guest {
     pub(crate) name: String,
     pub(crate) netns: Netns,
     pub(crate) addresses: Vec<IpAddr>,
-    node: usize,
+    pub(crate) node: usize,
 }
 
 // === impl Guest ===
 
 impl Guest {
+    pub(crate) fn new(name: &str, netns: Netns, addresses: Vec<IpAddr>, node: usize) -> Self {
+        Self { name: name.to_owned(), netns, addresses, node }
+    }
+
     pub(crate) fn at(&self, ipv6: bool) -> SocketAddr {
         let address = self.addresses.iter().find(|address| address.is_ipv6() == ipv6).unwrap();
         SocketAddr::new(*address, PORT)
