@@ -85,7 +85,8 @@ impl Default for Metrics {
         r.register_with_unit("certificate_expiry", help, seconds, m.certificates);
         let help = "What is wrong with objects of Kubernetes, by kind";
         r.register("kubernetes_problems", help, m.kubernetes);
-        let help = "Requests that the API server was too busy for, by its answer";
+        let help =
+            "Requests that the API server was too busy for, or others were faster, by its answer";
         r.register("kubernetes_refusals", help, m.kubernetes_refusals);
         let help = "Errors of watches, by what is watched";
         r.register("kubernetes_watch_errors", help, m.kubernetes_watch_errors);
@@ -116,7 +117,7 @@ impl Metrics {
         gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
-    /// The API server was too busy for some more requests.
+    /// The API server has refused some more requests.
     pub fn kubernetes_refusals(&self, code: u16, more: u64) {
         let counter = self.kubernetes_refusals.get_or_create(&[("code", code.to_string())]);
         counter.inc_by(more);

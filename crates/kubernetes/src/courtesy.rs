@@ -42,7 +42,7 @@ struct Watch {
     granted: Option<Instant>,
 }
 
-/// How often the server was too busy, and when last.
+/// How often the server was too busy, and when last; and how often somebody else was faster (409).
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Refusals {
     pub(crate) counts: BTreeMap<u16, u64>,
@@ -58,7 +58,7 @@ pub(crate) struct Courteous<S> {
 // === impl Courtesy ===
 
 impl Courtesy {
-    /// How often the server was too busy so far.
+    /// How often it has refused so far.
     pub(crate) fn refusals(&self) -> Refusals {
         self.lock().refusals.clone()
     }
@@ -96,10 +96,15 @@ impl Courtesy {
         {
             watch.granted = Some(now);
         }
-        if !matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
+        let is_busy =
+            matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
+        if !is_busy && status != StatusCode::CONFLICT {
             return;
         }
         *known.refusals.counts.entry(status.as_u16()).or_default() += 1;
+        if !is_busy {
+            return;
+        }
         known.refusals.last = Some(now);
         let said = answer.headers().get(header::RETRY_AFTER);
         let seconds = said.and_then(|value| value.to_str().ok()?.trim().parse().ok());
@@ -197,8 +202,9 @@ mod tests {
         }
         courtesy.heard(None, &answer(503, None));
         courtesy.heard(None, &answer(404, Some("60")));
+        courtesy.heard(None, &answer(409, Some("60")));
         is(30.0);
-        assert_eq!(courtesy.refusals().counts, BTreeMap::from([(429, 5), (503, 1)]));
+        assert_eq!(courtesy.refusals().counts, BTreeMap::from([(409, 1), (429, 5), (503, 1)]));
     }
 
     #[test]
