@@ -20,6 +20,8 @@ pub(crate) enum Wanted {
     AtMost(f64),
     /// So much, or more: of what is gained.
     AtLeast(f64),
+    /// Whatever it is: it says how other figures are to be read.
+    Nothing,
 }
 
 /// What was measured.
@@ -56,6 +58,7 @@ impl Figure {
         match self.goal.wanted {
             Wanted::AtMost(most) => self.ratio() <= most,
             Wanted::AtLeast(least) => self.ratio() >= least,
+            Wanted::Nothing => true,
         }
     }
 }
@@ -78,6 +81,7 @@ impl fmt::Display for Wanted {
         match self {
             Self::AtMost(most) => write!(f, "<={most:?}"),
             Self::AtLeast(least) => write!(f, ">={least:?}"),
+            Self::Nothing => f.write_str("=none"),
         }
     }
 }

@@ -60,6 +60,7 @@ const SUITES: &[Suite] = &[
     change::GROWTH,
     fleet::LARGE_CLUSTER,
     kubernetes::PODS,
+    kubernetes::LEAST,
     kubernetes::MEMORY,
     services::NFTABLES,
     services::IPTABLES,

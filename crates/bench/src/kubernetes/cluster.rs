@@ -5,6 +5,7 @@ use crate::node::{build_plugin, cargo};
 use anyhow::{Context, Result};
 use osier_kubelab::{Cluster, Osier, PAUSE, Settings};
 use osier_testbed::{Lab, wait_until};
+use serde_json::json;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -29,8 +30,8 @@ impl Programs {
     /// Builds them if they are not up to date.
     pub(super) fn build() -> Result<Self> {
         cargo(&["build", "--quiet", "--release", "-p", "osier", "-p", "xtask"])?;
-        let stopwatch = ["-p", "osier-bench", "--bin", "cni-stopwatch"];
-        cargo(&[&["build", "--quiet", "--release"], &stopwatch[..]].concat())?;
+        let plugins = ["-p", "osier-bench", "--bin", "cni-stopwatch", "--bin", "cni-nothing"];
+        cargo(&[&["build", "--quiet", "--release"], &plugins[..]].concat())?;
         build_plugin()?;
         let own = std::env::current_exe()?;
         let folder = own.parent().context("a program is in a directory")?.to_owned();
@@ -66,6 +67,24 @@ impl Side {
         let side = Self::up()?;
         side.cluster.install_reference_network()?;
         side.time(programs, &["bridge", "portmap"])?;
+        Ok(side)
+    }
+
+    /// With a plugin that does nothing: pods are ready as if it took no time.
+    pub(super) fn nothing(programs: &Programs) -> Result<Self> {
+        let side = Self::up()?;
+        let plugin = programs.folder.join("cni-nothing");
+        let plugin = plugin.to_str().context("the plugin's path is text")?;
+        for node in side.cluster.nodes() {
+            node.machine().run(&["cp", plugin, "/opt/cni/bin/nothing"])?;
+            // Of this name containerd runs one for each pod, whatever the network is.
+            node.machine().run(&["cp", plugin, "/opt/cni/bin/loopback"])?;
+            let config =
+                json!({"cniVersion": "0.4.0", "name": "none", "plugins": [{"type": "nothing"}]});
+            node.machine().write("/etc/cni/net.d/10-nothing.conflist", config.to_string())?;
+        }
+        side.cluster.wait_until_ready()?;
+        side.time(programs, &["nothing"])?;
         Ok(side)
     }
 

@@ -11,4 +11,4 @@ mod pods;
 mod process;
 
 pub(crate) use memory::MEMORY;
-pub(crate) use pods::PODS;
+pub(crate) use pods::{LEAST, PODS};

@@ -45,8 +45,17 @@ const GOALS: [Goal; 4] = [
     },
 ];
 
+const FLOOR: Goal = Goal {
+    name: "k8s-floor",
+    about: "60 pods at once with a plugin that does nothing, against bridge, host-local and portmap; \
+            wall: the least that k8s-ready can be here",
+    wanted: Wanted::Nothing,
+};
+
 /// All four, of the same clusters.
 pub(crate) const PODS: Suite = Suite { goals: &GOALS, run };
+/// What no plugin can beat.
+pub(crate) const LEAST: Suite = Suite { goals: &[FLOOR], run: floor };
 
 /// What making many pods at once took.
 struct Burst {
@@ -68,7 +77,6 @@ fn run(rounds: usize) -> Result<Vec<Figure>> {
         Side::Ours => at_once(&ours, true),
         Side::Rival => at_once(&rival, false),
     })?;
-    let ready = |bursts: &[Burst]| middle(bursts.iter().map(|burst| burst.ready).collect());
     let adds = |bursts: &[Burst]| {
         middle(bursts.iter().flat_map(|burst| burst.adds.iter().copied()).collect())
     };
@@ -80,6 +88,19 @@ fn run(rounds: usize) -> Result<Vec<Figure>> {
         Figure::times(&GOALS[2], adds(&bursts.ours), adds(&bursts.rival)),
         Figure { goal: &GOALS[3], ours: Amount::Count(most), rival: Amount::Count(1.0) },
     ])
+}
+
+fn floor(rounds: usize) -> Result<Vec<Figure>> {
+    eprintln!("k8s-floor: {MANY} pods at once on two clusters of two nodes");
+    let programs = Programs::build()?;
+    let (nothing, rival) = (Which::nothing(&programs)?, Which::rival(&programs)?);
+    eprintln!("  both clusters are up");
+    thread::sleep(REST);
+    let bursts = in_turns(rounds, |side| match side {
+        Side::Ours => at_once(&nothing, false),
+        Side::Rival => at_once(&rival, false),
+    })?;
+    Ok(vec![Figure::times(&FLOOR, ready(&bursts.ours), ready(&bursts.rival))])
 }
 
 /// The CNI calls of pods that are made one at a time, ours and the rival's in turns.
@@ -139,6 +160,10 @@ fn at_once(side: &Which, is_ours: bool) -> Result<Burst> {
     ensure!(adds.len() == MANY, "{} ADDs of {MANY} pods", adds.len());
     clear(side, "burst")?;
     Ok(Burst { ready, adds, requests })
+}
+
+fn ready(bursts: &[Burst]) -> Duration {
+    middle(bursts.iter().map(|burst| burst.ready).collect())
 }
 
 fn in_turns_on(number: usize) -> String {
