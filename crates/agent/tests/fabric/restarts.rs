@@ -38,6 +38,9 @@ fn nobody_notices_that_an_agent_goes_and_comes() {
     let (mut cluster, pods) = two_nodes();
     let executable = copy_of_the_agent(&cluster);
     let config = config_of(&cluster.fabric.nodes()[0]);
+    // They stay: an interface that goes makes a userspace switch forget its tunnels for a moment
+    // (docs/agent.md), whatever agents do.
+    let mut newcomers = Vec::new();
     for signal in [Signal::SIGTERM, Signal::SIGKILL] {
         let watch = watch(&pods);
         cluster.agents[0].end(signal);
@@ -47,7 +50,7 @@ fn nobody_notices_that_an_agent_goes_and_comes() {
         let seen = watch.stop();
         eprintln!("{signal}: {} pings, longest gap {:?}", seen.sent(), seen.longest_gap());
         seen.assert_nothing_lost(signal.as_str());
-        newcomer(&cluster, &format!("after-{}", signal as i32), &pods);
+        newcomers.push(newcomer(&cluster, &format!("after-{}", signal as i32), &pods));
     }
     // Now from a file that is replaced under the running agent, as a package does.
     cluster.agents[0].end(Signal::SIGTERM);
