@@ -75,7 +75,7 @@ fn against_ovn(goals: &'static [Goal; 2], ports: usize, rounds: usize) -> Result
     let labs = [Lab::new()?, Lab::new()?];
     let [fabric, other] = [fabric(&labs[0])?, fabric(&labs[1])?];
     let ours = Controlled::start(&fabric.nodes()[0], &osier, ports)?;
-    let rival = Ovn::start(&other.nodes()[0], ports)?;
+    let rival = Ovn::with_ports(&other.nodes()[0], ports)?;
     let (mut client, mut number) = (ours.client()?, ports);
     let costs = in_turns(rounds * CHANGES, |side| {
         number += 1;

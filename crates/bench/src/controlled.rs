@@ -9,14 +9,11 @@ use osier_testbed::{Node, Process, wait_until};
 use serde_json::{Value, json};
 use std::cell::Cell;
 use std::fs;
-use std::io::{BufRead, BufReader};
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc;
 use std::time::Duration;
 
 use crate::api::{Access, Client, RESOURCES};
 use crate::change::SETTLED;
+use crate::flows::FlowMonitor;
 use crate::measure::{self, Cost};
 use crate::node::{PATIENCE, cpu_of, daemon_pid};
 
@@ -32,12 +29,6 @@ pub(crate) struct Controlled<'a> {
     node: &'a Node,
     /// CPU time of each process for all changes so far, and how many they were.
     spent: Cell<([Duration; 4], u32)>,
-}
-
-/// Hears of each flow that the switch gets, from the switch itself.
-struct FlowMonitor {
-    process: Child,
-    lines: mpsc::Receiver<String>,
 }
 
 impl<'a> Controlled<'a> {
@@ -214,51 +205,4 @@ fn populate(client: &mut Client<'_>, node: &Node, ports: usize) -> Result<()> {
     ];
     items.extend((1..=ports).map(|n| port(&format!("shop:p{n}"), "n2")));
     apply(client, &items)
-}
-
-// === impl FlowMonitor ===
-
-impl FlowMonitor {
-    fn start(dir: &Path) -> Result<Self> {
-        let socket = format!("unix:{}", dir.join("br-int.mgmt").display());
-        // It tells on standard error, a line a flow, at once.
-        let mut process = Command::new("ovs-ofctl")
-            .args(["-O", "OpenFlow15", "monitor", &socket, "watch:!initial"])
-            .env("OVS_RUNDIR", dir)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .context("ovs-ofctl cannot be run")?;
-        let stderr = process.stderr.take().context("it is piped")?;
-        let (tell, lines) = mpsc::channel();
-        std::thread::spawn(move || {
-            for line in BufReader::new(stderr).lines().map_while(Result::ok) {
-                if tell.send(line).is_err() {
-                    return;
-                }
-            }
-        });
-        Ok(Self { process, lines })
-    }
-
-    /// Waits until the switch has told of a new flow with some text.
-    fn await_added(&self, text: &str) -> Result<()> {
-        let mut last = String::new();
-        loop {
-            let line = self.lines.recv_timeout(PATIENCE);
-            last = line.with_context(|| format!("no flow with {text}; the last was: {last}"))?;
-            if last.contains("event=ADDED") && last.contains(text) {
-                return Ok(());
-            }
-        }
-    }
-}
-
-impl Drop for FlowMonitor {
-    fn drop(&mut self) {
-        // It may have ended with its switch.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
 }

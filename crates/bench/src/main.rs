@@ -6,19 +6,23 @@
 mod api;
 mod change;
 mod cni;
+mod connect;
 mod controlled;
 mod counted;
 mod figure;
 mod fleet;
+mod flows;
 mod gap;
 mod growth;
 mod kubernetes;
+mod managed;
 mod measure;
 mod node;
 mod openflow;
 mod ovn;
 mod ovsdb;
 mod path;
+mod policies;
 mod restore;
 mod runtime;
 mod services;
@@ -66,6 +70,8 @@ const SUITES: &[Suite] = &[
     services::IPTABLES,
     services::GROWTH,
     services::TRAFFIC,
+    policies::SCALE,
+    policies::TRAFFIC,
 ];
 
 /// Figures that one measurement yields together.

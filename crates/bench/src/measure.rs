@@ -32,6 +32,10 @@ pub(crate) enum Side {
     Rival,
 }
 
+/// How many, or how much, of what is not time.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Number(pub(crate) f64);
+
 /// Measures an operation of this process, all its threads included.
 pub(crate) fn operation<T>(work: impl FnOnce() -> Result<T>) -> Result<(T, Cost)> {
     measure(UsageWho::RUSAGE_SELF, work)
@@ -88,6 +92,17 @@ pub(crate) fn middle(mut times: Vec<Duration>) -> Duration {
     }
 }
 
+/// The median of numbers; of none, nothing.
+pub(crate) fn middle_number(mut numbers: Vec<Number>) -> f64 {
+    numbers.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+    let middle = numbers.len() / 2;
+    match numbers.len() {
+        0 => 0.0,
+        odd if odd % 2 == 1 => numbers[middle].0,
+        _ => f64::midpoint(numbers[middle - 1].0, numbers[middle].0),
+    }
+}
+
 fn measure<T>(whose: UsageWho, work: impl FnOnce() -> Result<T>) -> Result<(T, Cost)> {
     let before = cpu(getrusage(whose)?);
     let start = Instant::now();
@@ -103,6 +118,12 @@ fn cpu(usage: Usage) -> Duration {
         seconds + Duration::from_micros(time.tv_usec().unsigned_abs())
     };
     time(usage.user_time()) + time(usage.system_time())
+}
+
+impl Display for Number {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:.0}", self.0)
+    }
 }
 
 impl Display for Cost {

@@ -72,11 +72,6 @@ impl Cluster {
         format!("10.1.{}.1", (index + 1) * 16)
     }
 
-    /// The socket of a node's agent.
-    pub(crate) fn socket(&self, index: usize) -> PathBuf {
-        socket(self.node(index))
-    }
-
     /// The mean time of each stage of a pod's creation so far, as a node's agent tells.
     pub(crate) fn stages(&self, index: usize) -> Result<Vec<(String, Duration)>> {
         let page = self.metrics(index)?;
@@ -139,7 +134,8 @@ fn serving(agents: Result<Vec<Process>>, fabric: &Fabric) -> Result<Vec<Process>
     Ok(agents)
 }
 
-fn socket(node: &Node) -> PathBuf {
+/// Where a node's agent serves the plugin.
+pub(crate) fn socket(node: &Node) -> PathBuf {
     node.ovs().dir().join("cni.sock")
 }
 
@@ -162,19 +158,17 @@ fn view(fabric: &Fabric) -> Result<String> {
 
 impl Programs {
     fn build() -> Result<Self> {
-        cargo(&["build", "--quiet", "--release", "-p", "osier"])?;
-        build_plugin()?;
-        // Ours is there, too: `<target>/release/osier-bench`.
-        let own = std::env::current_exe()?;
-        let release = own.parent().context("a program is in a directory")?;
-        let target = release.parent().context("a profile's directory is in the target's")?;
-        Ok(Self { agent: release.join("osier"), plugin: target.join("plugin/osier-cni") })
+        Ok(Self { agent: osier()?.into(), plugin: build_plugin()? })
     }
 }
 
-/// Builds the plugin as it is released: static and small.
-pub(crate) fn build_plugin() -> Result<()> {
-    cargo(&["xtask", "cni"])
+/// Builds the plugin as it is released, static and small: where it is.
+pub(crate) fn build_plugin() -> Result<PathBuf> {
+    cargo(&["xtask", "cni"])?;
+    // Ours is there, too: `<target>/release/osier-bench`.
+    let own = std::env::current_exe()?;
+    let target = own.ancestors().nth(2).context("a profile's directory is in the target's")?;
+    Ok(target.join("plugin/osier-cni"))
 }
 
 /// The released `osier`, built if it is not up to date.

@@ -1,11 +1,14 @@
 //! OVN with one node, as Debian ships it: the databases, `ovn-northd`, `ovn-controller` and a
 //! switch of their own, all reached by sockets in the lab's directory.
 //!
-//! It gets what costs it least: one logical switch, no routers, no ACLs, ports that nobody binds but
-//! one, so that the node needs the switch's flows.
+//! Where ports are compared it gets what costs it least: one logical switch, no routers, no ACLs, ports
+//! that nobody binds but one, so that the node needs the switch's flows.
 
 use anyhow::{Context, Result, ensure};
 use osier_testbed::{Node, OvsdbServer, Process, wait_until};
+use serde_json::{Value, json};
+use std::io::Write;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Command;
 
@@ -27,7 +30,14 @@ pub(crate) struct Ovn<'a> {
 
 impl<'a> Ovn<'a> {
     /// Starts it on a node, with so many ports beside the node's own.
-    pub(crate) fn start(node: &'a Node, ports: usize) -> Result<Self> {
+    pub(crate) fn with_ports(node: &'a Node, ports: usize) -> Result<Self> {
+        let ovn = Self::start(node)?;
+        ovn.populate(ports)?;
+        Ok(ovn)
+    }
+
+    /// Starts it on a node, with nothing in it.
+    pub(crate) fn start(node: &'a Node) -> Result<Self> {
         for program in PROGRAMS {
             let found = Command::new(program).arg("--version").output();
             let how = "scripts/install-packages ovn-central ovn-host";
@@ -61,14 +71,12 @@ impl<'a> Ovn<'a> {
             .env("OVN_RUNDIR", ovs.dir())
             .arg(format!("unix:{}", ovs.db_socket().display()))
             .spawn()?;
-        let ovn = Self { controller, northd, north, south, node };
-        ovn.populate(ports)?;
-        Ok(ovn)
+        wait_until("ovn-controller's bridge", PATIENCE, || ovs.vsctl(&["br-exists", "br-int"]))?;
+        Ok(Self { controller, northd, north, south, node })
     }
 
     fn populate(&self, ports: usize) -> Result<()> {
         let ovs = self.node.ovs();
-        wait_until("ovn-controller's bridge", PATIENCE, || ovs.vsctl(&["br-exists", "br-int"]))?;
         ovs.vsctl(&[
             "add-port",
             "br-int",
@@ -87,15 +95,42 @@ impl<'a> Ovn<'a> {
             add_port(&mut command, &format!("p{n}"), n);
         }
         measure::command(&mut command)?;
-        wait_until("OVN to bind the node's port", PATIENCE, || {
-            let said = self.nbctl("none").args(["lsp-get-up", "here"]).output();
-            match said.map(|said| String::from_utf8_lossy(&said.stdout).into_owned()) {
-                Ok(said) if said.trim() == "up" => Ok(()),
-                said => Err(format!("{said:?}\n{}", self.controller.stderr())),
-            }
-        })?;
-        measure::command(self.nbctl("hv").arg("sync"))?;
-        Ok(())
+        self.bound(&["here".to_owned()])
+    }
+
+    /// Waits until ports are bound to the node, and it has their flows.
+    pub(crate) fn bound(&self, ports: &[String]) -> Result<()> {
+        for port in ports {
+            wait_until("OVN to bind the node's port", PATIENCE, || {
+                let said = self.nbctl("none").args(["lsp-get-up", port]).output();
+                match said.map(|said| String::from_utf8_lossy(&said.stdout).into_owned()) {
+                    Ok(said) if said.trim() == "up" => Ok(()),
+                    said => Err(format!("{said:?}\n{}", self.controller.stderr())),
+                }
+            })?;
+        }
+        self.sync()
+    }
+
+    /// Waits until the node has the flows of all that was written.
+    pub(crate) fn sync(&self) -> Result<()> {
+        measure::command(self.nbctl("hv").arg("sync")).map(drop)
+    }
+
+    /// Writes to the northbound database, all or nothing, as a client of its protocol does (RFC 7047,
+    /// section 4.1.3): what came of each operation.
+    pub(crate) fn transact(&self, operations: &[Value]) -> Result<Value> {
+        let mut params = vec![json!("OVN_Northbound")];
+        params.extend_from_slice(operations);
+        let mut stream = UnixStream::connect(self.north.socket())?;
+        let request = json!({"method": "transact", "params": params, "id": 0});
+        stream.write_all(request.to_string().as_bytes())?;
+        let mut answers = serde_json::Deserializer::from_reader(&stream).into_iter::<Value>();
+        let answer = answers.next().context("OVN's database hung up")??;
+        let results = answer["result"].as_array().context("a transaction has results")?;
+        let refused = results.iter().find(|result| !result["error"].is_null());
+        ensure!(refused.is_none() && answer["error"].is_null(), "OVN's database: {answer}");
+        Ok(answer["result"].clone())
     }
 
     /// One more port, until the node has its flows; then it is taken away again.
@@ -121,7 +156,8 @@ impl<'a> Ovn<'a> {
         command
     }
 
-    fn daemons_cpu(&self) -> Result<std::time::Duration> {
+    /// CPU time of all its daemons so far.
+    pub(crate) fn daemons_cpu(&self) -> Result<std::time::Duration> {
         let ovs = self.node.ovs();
         let server = |server: &OvsdbServer| daemon_pid(server.dir(), "ovsdb-server");
         let pids = [

@@ -6,7 +6,7 @@
 
 use crate::Suite;
 use crate::figure::{Amount, Figure, Goal, Wanted};
-use crate::measure::{Cost, Side, in_turns, median};
+use crate::measure::{Cost, Number, Side, in_turns, median, middle_number};
 use crate::node::{Cluster, PATIENCE};
 use crate::runtime::{Plugin, Pod};
 use anyhow::{Context, Result, ensure};
@@ -111,9 +111,10 @@ impl Paths {
     fn throughput(&self, goal: &'static Goal, rounds: usize) -> Result<Figure> {
         let rates = in_turns(rounds * TURNS, |side| {
             let Pair { from, to, address } = self.pair(side);
-            Ok(Rate(traffic::iperf_tcp(from, to, *address, SECONDS)?.mbit_per_second))
+            Ok(Number(traffic::iperf_tcp(from, to, *address, SECONDS)?.mbit_per_second))
         })?;
-        let [ours, rival] = [rates.ours, rates.rival].map(|rates| Amount::Rate(middle(rates)));
+        let [ours, rival] =
+            [rates.ours, rates.rival].map(|rates| Amount::Rate(middle_number(rates)));
         Ok(Figure { goal, ours, rival })
     }
 
@@ -211,24 +212,4 @@ fn requests(client: &UdpSocket) -> Result<Vec<Cost>> {
         ensure!(datagram[..length] == n.to_be_bytes(), "not the answer to what was asked");
     }
     Ok(times)
-}
-
-/// Megabits a second.
-#[derive(Debug, Clone, Copy)]
-struct Rate(f64);
-
-impl std::fmt::Display for Rate {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:.0} Mbit/s", self.0)
-    }
-}
-
-fn middle(mut rates: Vec<Rate>) -> f64 {
-    rates.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
-    let half = rates.len() / 2;
-    match rates.len() {
-        0 => 0.0,
-        odd if odd % 2 == 1 => rates[half].0,
-        _ => f64::midpoint(rates[half - 1].0, rates[half].0),
-    }
 }

@@ -1,12 +1,12 @@
 //! A container runtime's part: it makes pods' namespaces ahead, and calls a plugin as a program in
 //! the node's namespace.
 
-use crate::node::Cluster;
+use crate::node::{Cluster, socket};
 use anyhow::{Context, Result, ensure};
-use osier_testbed::{Lab, Netns};
+use osier_testbed::{Lab, Netns, Node};
 use std::io::Write;
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -23,6 +23,7 @@ pub(crate) struct Plugin {
 /// A container that has a namespace and, before its ADD, nothing else.
 pub(crate) struct Pod {
     pub(crate) netns: Netns,
+    namespace: String,
     name: String,
 }
 
@@ -31,11 +32,13 @@ pub(crate) struct Pod {
 impl Pod {
     /// So many, with names that begin so.
     pub(crate) fn make(lab: &Lab, prefix: &str, count: usize) -> Result<Vec<Self>> {
-        let pod = |n| {
-            let name = format!("{prefix}{n}");
-            Ok(Self { netns: lab.netns(&name)?, name })
-        };
-        (0..count).map(pod).collect()
+        (0..count).map(|n| Self::named(lab, "shop", &format!("{prefix}{n}"))).collect()
+    }
+
+    /// One, of a namespace of Kubernetes.
+    pub(crate) fn named(lab: &Lab, namespace: &str, name: &str) -> Result<Self> {
+        let (namespace, name) = (namespace.to_owned(), name.to_owned());
+        Ok(Self { netns: lab.netns(&name)?, namespace, name })
     }
 }
 
@@ -44,12 +47,16 @@ impl Pod {
 impl Plugin {
     /// Ours, on a node.
     pub(crate) fn ours(cluster: &Cluster, node: usize) -> Self {
+        Self::of_node(cluster.plugin(), cluster.node(node))
+    }
+
+    /// Ours, on a node whose agent serves where agents here do.
+    pub(crate) fn of_node(program: &Path, node: &Node) -> Self {
         let config = format!(
             r#"{{"cniVersion":"1.0.0","name":"net","type":"osier","agentSocket":"{}"}}"#,
-            cluster.socket(node).display()
+            socket(node).display()
         );
-        let program = cluster.plugin().to_owned();
-        Self { program, config, node: cluster.node(node).netns().clone() }
+        Self { program: program.to_owned(), config, node: node.netns().clone() }
     }
 
     /// `bridge` with `host-local`, in a node of its own: addresses from one range, a default route,
@@ -121,7 +128,10 @@ impl Plugin {
             .env("CNI_IFNAME", "eth0")
             .env(
                 "CNI_ARGS",
-                format!("IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME={}", pod.name),
+                format!(
+                    "IgnoreUnknown=1;K8S_POD_NAMESPACE={};K8S_POD_NAME={}",
+                    pod.namespace, pod.name
+                ),
             )
             .env("CNI_PATH", REFERENCE)
             .stdin(Stdio::piped())

@@ -1,6 +1,7 @@
 //! A real switch of its own to measure on: it is filled, counted and emptied by `ovs-ofctl`, never
 //! by the code that is measured.
 
+use crate::flows;
 use anyhow::{Context, Result, ensure};
 use osier_openflow::session::Endpoint;
 use osier_testbed::{Endpoint as TestEndpoint, EndpointConfig, FailMode, Lab, Ovs, wait_until};
@@ -84,11 +85,7 @@ impl Switch {
 
     /// Fails unless it has so many flows.
     pub(crate) fn expect_flows(&self, wanted: usize) -> Result<()> {
-        let text = self.ovs.ofctl(&["dump-aggregate", BRIDGE])?;
-        let count = text.split_once("flow_count=").map(|(_, count)| count.trim());
-        let count: usize = count.and_then(|count| count.parse().ok()).with_context(|| {
-            format!("no number of flows in what `ovs-ofctl dump-aggregate` said: {text}")
-        })?;
+        let count = flows::count(&self.ovs, BRIDGE)?;
         ensure!(count == wanted, "the switch has {count} flows instead of {wanted}");
         Ok(())
     }

@@ -2,10 +2,11 @@
 //! first datagram that it answers.
 
 use super::kube_proxy::KubeProxy;
-use super::ours::Ours;
+use super::ours;
 use super::probe::Answering;
 use crate::Suite;
 use crate::figure::{Figure, Goal, Wanted};
+use crate::managed::Managed;
 use crate::measure::{Cost, Rounds, Side, in_turns, median};
 use crate::node::osier;
 use anyhow::Result;
@@ -80,7 +81,7 @@ pub(crate) const GROWTH: Suite = Suite { goals: &OWN, run: growth };
 
 fn against(goals: &'static [Goal; 4], mode: &'static str, rounds: usize) -> Result<Vec<Figure>> {
     eprintln!("{}: {MANY} Services on a node of ours and on one with kube-proxy", goals[0].name);
-    let mut ours = Ours::start(&osier()?, MANY)?;
+    let mut ours = ours::start(&osier()?, MANY)?;
     let (flows, groups) = ours.sizes()?;
     eprintln!("  ours is up: {flows} flows, {groups} groups");
     let rival = KubeProxy::start(mode, MANY)?;
@@ -100,7 +101,7 @@ fn against(goals: &'static [Goal; 4], mode: &'static str, rounds: usize) -> Resu
         Side::Ours => one(
             &answering.0,
             &mut ready[0],
-            |ready| Ours::change(&mut client, 0, ready),
+            |ready| ours::change(&mut client, 0, ready),
             || Ok(ours.cpu()?.0),
         ),
         Side::Rival => one(
@@ -118,7 +119,7 @@ fn against(goals: &'static [Goal; 4], mode: &'static str, rounds: usize) -> Resu
 fn growth(rounds: usize) -> Result<Vec<Figure>> {
     eprintln!("{}: two nodes, each with a controller of its own", OWN[0].name);
     let program = osier()?;
-    let (many, few) = (Ours::start(&program, MANY)?, Ours::start(&program, FEW)?);
+    let (many, few) = (ours::start(&program, MANY)?, ours::start(&program, FEW)?);
     let answering = (Answering::start(many.netns())?, Answering::start(few.netns())?);
     let (mut to_many, mut to_few) = (many.client()?, few.client()?);
     let mut ready = [0, 0];
@@ -127,13 +128,13 @@ fn growth(rounds: usize) -> Result<Vec<Figure>> {
             Side::Ours => (&many, &answering.0, &mut to_many, &mut ready[0]),
             Side::Rival => (&few, &answering.1, &mut to_few, &mut ready[1]),
         };
-        let change = |ready| Ours::change(client, 0, ready);
+        let change = |ready| ours::change(client, 0, ready);
         one(answering, ready, change, || Ok(ours.cpu()?.0))
     })?;
     Ok(figures(&OWN, &costs))
 }
 
-fn ours_from_nothing(ours: &mut Ours, answering: &Answering) -> Result<Cost> {
+fn ours_from_nothing(ours: &mut Managed, answering: &Answering) -> Result<Cost> {
     ours.clear()?;
     let (before, controller) = ours.cpu()?;
     let begun = Instant::now();

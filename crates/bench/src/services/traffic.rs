@@ -3,22 +3,16 @@
 
 use super::PORT;
 use crate::Suite;
+use crate::connect::{self, CLIENTS, SECONDS};
 use crate::figure::{Amount, Figure, Goal, Wanted};
-use crate::measure::{Side, in_turns};
+use crate::measure::{Number, Side, in_turns, middle_number};
 use crate::node::{Cluster, PATIENCE};
 use crate::runtime::{Plugin, Pod};
-use anyhow::{Context, Result, ensure};
+use anyhow::Result;
 use osier_testbed::{Netns, traffic, wait_until};
 use std::fmt::Write as _;
-use std::net::{IpAddr, SocketAddr, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::net::{IpAddr, SocketAddr};
 
-/// How long one measurement takes.
-const SECONDS: u32 = 2;
-/// Who connects at once.
-const CLIENTS: usize = 4;
 /// Pods that answer.
 const SERVERS: usize = 3;
 /// What iperf3 listens on.
@@ -63,8 +57,8 @@ fn run(rounds: usize) -> Result<Vec<Figure>> {
         Ok(Number(traffic::iperf_tcp(from, to_pod, to, SECONDS)?.mbit_per_second))
     })?;
     let flows = stage.flows_of_many()?;
-    let count = |numbers| Amount::Count(middle(numbers));
-    let rate = |numbers| Amount::Rate(middle(numbers));
+    let count = |numbers| Amount::Count(middle_number(numbers));
+    let rate = |numbers| Amount::Rate(middle_number(numbers));
     Ok(vec![
         Figure { goal: &GOALS[0], ours: count(connect.ours), rival: count(connect.rival) },
         Figure { goal: &GOALS[1], ours: rate(path.ours), rival: rate(path.rival) },
@@ -92,8 +86,8 @@ impl Stage {
         }
         let (client, _) = all.remove(0);
         for (netns, address) in &all {
-            serve(netns, SocketAddr::new(*address, TARGET))?;
-            serve(netns, SocketAddr::new(*address, DIRECT))?;
+            connect::serve(netns, SocketAddr::new(*address, TARGET))?;
+            connect::serve(netns, SocketAddr::new(*address, DIRECT))?;
         }
         let path = cluster.node(0).ovs().dir().join("view.yaml");
         let view = std::fs::read_to_string(path)?
@@ -121,32 +115,7 @@ impl Stage {
             Side::Ours => vec![SocketAddr::new(address(0)?, PORT)],
             Side::Rival => self.servers.iter().map(|(_, a)| SocketAddr::new(*a, DIRECT)).collect(),
         };
-        let (done, made, failed) =
-            (AtomicBool::new(false), AtomicUsize::new(0), AtomicUsize::new(0));
-        let connect = |client: usize| {
-            for to in to.iter().cycle().skip(client) {
-                if done.load(Ordering::Relaxed) {
-                    return;
-                }
-                let stream = TcpStream::connect_timeout(to, Duration::from_secs(1));
-                let counter = if stream.is_ok() { &made } else { &failed };
-                counter.fetch_add(1, Ordering::Relaxed);
-            }
-        };
-        let begun = Instant::now();
-        self.client.within(|| {
-            thread::scope(|scope| {
-                for client in 0..CLIENTS {
-                    scope.spawn(move || connect(client));
-                }
-                thread::sleep(Duration::from_secs(SECONDS.into()));
-                done.store(true, Ordering::Relaxed);
-            });
-        })?;
-        let (made, failed) = (made.into_inner(), failed.into_inner());
-        ensure!(failed * 1000 <= made, "{failed} of {made} connections failed");
-        #[allow(clippy::cast_precision_loss, reason = "small numbers")]
-        Ok(Number(made as f64 / begun.elapsed().as_secs_f64()))
+        connect::rate(&self.client, &to)
     }
 
     /// What the switch has of connections through the Service, and what one costs it.
@@ -224,26 +193,4 @@ fn service(number: usize, port: u16, target: u16, endpoints: &[IpAddr]) -> Resul
         endpoints.join(", ")
     )?;
     Ok(text)
-}
-
-/// Takes connections, and ends them: who ends first keeps the port for a while, and that is not to be
-/// the client.
-fn serve(netns: &Netns, at: SocketAddr) -> Result<()> {
-    let listener = netns.tcp_listen(at).context("a server")?;
-    thread::spawn(move || listener.incoming().for_each(drop));
-    Ok(())
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Number(f64);
-
-impl std::fmt::Display for Number {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:.0}", self.0)
-    }
-}
-
-fn middle(mut numbers: Vec<Number>) -> f64 {
-    numbers.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
-    numbers.get(numbers.len() / 2).map_or(0.0, |number| number.0)
 }
