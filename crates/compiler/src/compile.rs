@@ -268,6 +268,8 @@ impl Compiler {
                     // Its blocks' gateways are the default network's.
                     let default = self.view.networks().values().filter(|n| n.vni == default_vni());
                     owners.extend(default.map(|n| Key::Network(n.name.clone()).into()));
+                    let routers = self.view.routers().keys().filter(|_| self.local.is_bare());
+                    owners.extend(routers.map(|name| Owner::from(Key::Router(name.clone()))));
                 }
                 for port in self.view.ports_at(name) {
                     owners.insert(Key::Port(port.clone()).into());
@@ -344,6 +346,9 @@ impl Compiler {
             Owner::Object(Key::Router(name)) => {
                 if let Some(router) = self.view.routers().get(name) {
                     policy::zone_of_router(out, router.vrf);
+                    if let Some(node) = self.own_node().filter(|_| self.local.is_bare()) {
+                        node::machine_of(out, node, self.local, router.vrf);
+                    }
                 }
             }
             Owner::Object(Key::Node(name)) => match self.view.nodes().get(name) {
@@ -429,6 +434,7 @@ impl Compiler {
             self.attachments.get(key).map(|at| Place::Here {
                 at: *at,
                 large: at.exceeds_tunnel(self.local),
+                bare: self.local.is_bare(),
                 connection_rate: self.local.connection_rate,
             })
         } else if network.vni == default_vni() {

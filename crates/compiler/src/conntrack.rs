@@ -73,14 +73,15 @@ pub fn granted_by(labels: u128) -> [RuleId; 2] {
     })
 }
 
-/// The fields of a transport: its number, and where its ports are.
-pub(crate) fn fields(transport: Transport) -> (u8, Field, Field) {
+/// The fields of a transport: its number, and where its ports are. Whatever there is has none.
+pub(crate) fn fields(transport: Transport) -> Option<(u8, Field, Field)> {
     let (source, target) = match transport {
+        Transport::Any => return None,
         Transport::Tcp => (Field::TCP_SRC, Field::TCP_DST),
         Transport::Udp => (Field::UDP_SRC, Field::UDP_DST),
         Transport::Sctp => (Field::SCTP_SRC, Field::SCTP_DST),
     };
-    (transport.number(), source, target)
+    Some((transport.number(), source, target))
 }
 
 /// Says what is known of the packet's connection, and goes on in a table.
@@ -116,7 +117,11 @@ pub(crate) fn look_up(zone: u16, next: Table) -> Action {
 /// A new connection to a Service is one to this endpoint; it goes on by its new address.
 pub(crate) fn to_endpoint(zone: u16, transport: Transport, port: u16, backend: &Backend) -> Action {
     // Open vSwitch's own tracker knows no ports of SCTP: they are named only where they differ.
-    let same = transport == Transport::Sctp && backend.port == port;
+    let same = match transport {
+        Transport::Any => true,
+        Transport::Sctp => backend.port == port,
+        Transport::Tcp | Transport::Udp => false,
+    };
     let range = NatRange {
         addresses: Some((backend.address, None)),
         ports: (!same).then_some((backend.port, None)),
@@ -169,10 +174,11 @@ impl Rule {
     /// Its connection was begun to this address and port, whatever it is to now.
     pub(crate) fn begun_to(self, address: IpAddr, transport: Transport, port: u16) -> Self {
         let field = if address.is_ipv4() { Field::CT_NW_DST } else { Field::CT_IPV6_DST };
-        self.ip(address)
-            .eq(field, address)
-            .eq(Field::CT_NW_PROTO, transport.number())
-            .eq(Field::CT_TP_DST, port)
+        let rule = self.ip(address).eq(field, address);
+        match transport {
+            Transport::Any => rule,
+            _ => rule.eq(Field::CT_NW_PROTO, transport.number()).eq(Field::CT_TP_DST, port),
+        }
     }
 
     /// The connection tracker has not seen it.

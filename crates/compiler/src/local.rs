@@ -28,6 +28,16 @@ pub struct Attachment {
     pub mtu: Option<u16>,
 }
 
+// === impl LocalPorts ===
+
+impl LocalPorts {
+    /// Whether the machine is at the bridge's own port: on switches without an agent. It then reaches
+    /// the ports of this node in all routers, as their addresses are each there once.
+    pub(crate) fn is_bare(self) -> bool {
+        self.gateway == PortNo::LOCAL
+    }
+}
+
 // === impl Attachment ===
 
 impl Attachment {

@@ -28,6 +28,8 @@ pub enum Use {
     Router(VrfId),
     /// An address of a Service that is not of the cluster's own range.
     Address(VrfId, IpAddr),
+    /// An endpoint of a Service that takes all that there is: whatever comes from it may be an answer.
+    Source(VrfId, IpAddr),
     /// A port that endpoints listen on: what comes from it may be an answer.
     Target {
         /// Whose addresses the endpoints have.
@@ -177,9 +179,12 @@ fn uses(service: &Service, view: &View) -> BTreeSet<Use> {
         uses.extend(families(service).map(|ipv6| Use::Address(vrf, node_port_address(ipv6))));
     }
     for slice in view.endpoints_of(&service.name) {
+        if slice.ports.iter().any(|p| p.transport == Transport::Any) {
+            uses.extend(slice.endpoints.iter().map(|e| Use::Source(vrf, e.address)));
+        }
         for ipv6 in [false, true] {
             if slice.endpoints.iter().any(|e| e.address.is_ipv6() == ipv6) {
-                let targets = slice.ports.iter();
+                let targets = slice.ports.iter().filter(|p| p.transport != Transport::Any);
                 uses.extend(targets.map(|p| Use::Target {
                     vrf,
                     ipv6,
@@ -202,6 +207,7 @@ impl std::fmt::Display for Use {
         match self {
             Self::Router(vrf) => write!(f, "services of router {}", vrf.0),
             Self::Address(vrf, address) => write!(f, "services at {address} of router {}", vrf.0),
+            Self::Source(vrf, address) => write!(f, "endpoint {address} of router {}", vrf.0),
             Self::Target { vrf, ipv6, transport, port } => {
                 let family = if *ipv6 { "IPv6" } else { "IPv4" };
                 let transport = format!("{transport:?}").to_lowercase();

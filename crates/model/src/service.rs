@@ -25,6 +25,8 @@ pub enum Transport {
     Udp,
     /// SCTP.
     Sctp,
+    /// Whatever there is: all that goes to the address, as to a floating IP. Such a port's number is 0.
+    Any,
 }
 
 /// Virtual addresses behind which endpoints answer.
@@ -169,9 +171,10 @@ fn is_one(weight: &u16) -> bool {
 // === impl Transport ===
 
 impl Transport {
-    /// Its number in IP's header.
+    /// Its number in IP's header; 0 for all.
     pub fn number(self) -> u8 {
         match self {
+            Self::Any => 0,
             Self::Tcp => 6,
             Self::Udp => 17,
             Self::Sctp => 132,
@@ -185,6 +188,7 @@ impl std::fmt::Display for Transport {
             Self::Tcp => "tcp",
             Self::Udp => "udp",
             Self::Sctp => "sctp",
+            Self::Any => "any",
         })
     }
 }
@@ -234,7 +238,11 @@ impl Service {
             }
         }
         for (i, port) in self.ports.iter().enumerate() {
-            if port.port == 0 || port.node_port == Some(0) {
+            let is_any = port.transport == Transport::Any;
+            if (port.port == 0) != is_any
+                || port.node_port == Some(0)
+                || (is_any && port.node_port.is_some())
+            {
                 let problem = Problem::Range { found: 0, min: 1, max: 65535 };
                 return fail(format!("ports[{i}]"), problem);
             }
@@ -281,7 +289,7 @@ impl Endpoints {
             return fail("endpoints".into(), problem);
         }
         for (i, port) in self.ports.iter().enumerate() {
-            if port.port == 0 {
+            if (port.port == 0) != (port.transport == Transport::Any) {
                 let problem = Problem::Range { found: 0, min: 1, max: 65535 };
                 return fail(format!("ports[{i}].port"), problem);
             }

@@ -127,6 +127,8 @@ pub(crate) enum Transport {
     Udp,
     /// SCTP.
     Sctp,
+    /// All that goes to the address, as to a floating IP; the port's number is 0.
+    Any,
 }
 
 #[derive(JsonSchema)]

@@ -7,6 +7,7 @@
 use crate::board::{Board, Outcome};
 use crate::claim::{Refusal, key};
 use crate::prepare;
+use crate::stale::{self, Way};
 use crate::wires::{Wires, text};
 use crate::{Cluster, SOFTWARE};
 use futures_util::future::BoxFuture;
@@ -14,6 +15,7 @@ use futures_util::stream::{BoxStream, FuturesOrdered, StreamExt};
 use osier_compiler::{CLASS, CLASS_MASK, Compiled, GROUPS, LEARNED, LocalPorts, METERS};
 use osier_fleet::{AgentVersion, Applied, Event, Fault, Report, Reports, VERSION, Views};
 use osier_model::{Change, Key, Node, NodeName, Object, Tunnel};
+use osier_openflow::message::Message;
 use osier_openflow::port_no::PortNo;
 use osier_openflow::session::{Events, Session};
 use osier_ovsdb::session::{Event as RowEvent, Session as Manager, Subscription};
@@ -26,7 +28,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval};
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 /// Events of a database that may wait.
 const EVENTS: usize = 4096;
@@ -36,6 +38,8 @@ const WAITING: usize = 4;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How often what changed is told.
 const TELL: Duration = Duration::from_millis(500);
+/// When connections to former endpoints are forgotten, each after the time before.
+const AGAIN: [Duration; 3] = [Duration::ZERO, Duration::from_secs(1), Duration::from_secs(4)];
 /// Faults that are told.
 const MOST: usize = 20;
 /// Who wants the tunnel.
@@ -326,9 +330,13 @@ impl Driver {
                 self.revision = revision;
                 let Some(board) = &mut self.board else { return };
                 let changes = net(steps);
+                let services = stale::services_of(&changes);
+                let before = Way::all(board.view(), &services);
                 let is_moved = changes.iter().any(|c| is_node(c, &self.node));
                 let outcome = board.hear(changes, &self.wires);
+                let now = Way::all(board.view(), &services);
                 self.bring(outcome).await;
+                self.forget(before.difference(&now).copied().collect());
                 if is_moved {
                     self.prepare().await;
                 }
@@ -391,6 +399,24 @@ impl Driver {
             };
             (revision, settled.err().map(|error| error.to_string()))
         }));
+    }
+
+    /// Has connections forgotten, when what led them is off the switch, and again when its datapath has
+    /// looked at what it caches. Not waited for.
+    fn forget(&self, ways: Vec<Way>) {
+        let Some(session) = self.switch.clone().filter(|_| !ways.is_empty()) else { return };
+        let flows = self.flows.clone();
+        tokio::spawn(async move {
+            // It has ended only if the node's task has.
+            let _ = flows.settled().await;
+            for pause in AGAIN {
+                tokio::time::sleep(pause).await;
+                let messages: Vec<Message> = ways.iter().flat_map(|way| way.messages()).collect();
+                if let Err(error) = session.batch(messages).await {
+                    return debug!(%error, "connections to former endpoints may live on");
+                }
+            }
+        });
     }
 
     /// Why a wire claims what it may not. One that nobody has told of yet waits only, unless it is

@@ -14,6 +14,7 @@ mod claim;
 mod doors;
 mod driver;
 mod prepare;
+mod stale;
 mod wires;
 
 pub use doors::{BindError, Doors, Options};

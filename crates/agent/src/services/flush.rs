@@ -100,7 +100,13 @@ impl Stale {
             let (service, endpoint) = ((orig.dst, port), Some((reply.src, src)));
             Some(Self { zone: *zone, transport, service, endpoint })
         };
-        connections.iter().filter_map(of).filter(|way| !ways.contains(way)).collect()
+        let is_way = |way: &Self| {
+            let whole = |(address, _): (IpAddr, u16)| (address, 0);
+            let (service, endpoint) = (whole(way.service), way.endpoint.map(whole));
+            let any = Self { transport: Transport::Any, service, endpoint, ..*way };
+            ways.contains(way) || ways.contains(&any)
+        };
+        connections.iter().filter_map(of).filter(|way| !is_way(way)).collect()
     }
 
     fn message(&self) -> Message {

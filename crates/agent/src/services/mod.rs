@@ -170,12 +170,7 @@ fn is_of_default_router(service: &Service, view: &View) -> bool {
 /// As an element of a set of nftables.
 impl fmt::Display for NodePort {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let transport = match self.transport {
-            Transport::Tcp => "tcp",
-            Transport::Udp => "udp",
-            Transport::Sctp => "sctp",
-        };
-        write!(f, "{transport} . {}", self.port)
+        write!(f, "{} . {}", self.transport, self.port)
     }
 }
 

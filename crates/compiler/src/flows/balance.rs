@@ -193,7 +193,7 @@ fn keep_clients(out: &mut Emitter, choice: &Choice) {
     let at = |rule: Rule| rule.when(Register::SERVICE, choice.group);
     let shards = choice.shards();
     let client = if choice.ipv6 { Field::IPV6_SRC } else { Field::IPV4_SRC };
-    let (_, source, _) = fields(choice.transport);
+    let source = fields(choice.transport).map(|(_, source, _)| source);
     for (shard, backends) in (0..shards).zip(choice.dealt()) {
         let mut rule =
             at(Rule::new(Table::Endpoint, priority::NORMAL)).family(choice.ipv6).eq(register, 0_u8);
@@ -211,7 +211,7 @@ fn keep_clients(out: &mut Emitter, choice: &Choice) {
             let mask = Value::from_bytes(&vec![0xff; field.bytes()]);
             SelectField { field, mask }
         };
-        let fields = [client, source].map(whole).into();
+        let fields = [client].into_iter().chain(source).map(whole).collect();
         let buckets = backends.iter().filter_map(to);
         out.add_group(select(choice.group + shard, "hash", fields, buckets));
     }

@@ -9,7 +9,7 @@ use crate::pipeline::Table;
 use crate::plan::{Emitter, Rule};
 use crate::registers::{Destination, Origin, Register};
 use ipnet::IpNet;
-use osier_model::{Mac, Node, Tunnel};
+use osier_model::{Mac, Node, Tunnel, VrfId};
 use osier_openflow::field::Field;
 use std::net::IpAddr;
 
@@ -56,6 +56,18 @@ pub(crate) fn own(out: &mut Emitter, node: &Node, local: LocalPorts, pods: &[IpN
     policy::own(out, node);
     for address in node.service_addresses() {
         track::answers_to(out, address);
+    }
+}
+
+/// The way to the machine from ports of a router that is not the default one: health checks are answered.
+pub(crate) fn machine_of(out: &mut Emitter, node: &Node, local: LocalPorts, vrf: VrfId) {
+    for address in own_addresses(node).filter(|_| vrf != VrfId::default()) {
+        let rule = Rule::new(Table::Route, priority::route(host(address).prefix_len()))
+            .when(Register::VRF, vrf.0)
+            .destined(host(address))
+            .set(Field::ETH_DST, mac(Mac::GATEWAY))
+            .set(Field::ETH_SRC, mac(Mac::FABRIC));
+        out.add(out_of(rule, local.gateway, Destination::Gateway).to(Table::Hop));
     }
 }
 

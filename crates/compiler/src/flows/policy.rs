@@ -199,7 +199,7 @@ fn matching(rule: &Rule, clause: Clause) -> Vec<Rule> {
         Clause::TargetIn(prefix) => vec![rule.clone().destined(prefix)],
         Clause::Family { ipv6 } => vec![rule.clone().family(ipv6)],
         Clause::Port { transport, value, mask } => {
-            let (protocol, _, port) = fields(transport);
+            let Some((protocol, _, port)) = fields(transport) else { return families().collect() };
             let of_transport = families().map(|rule| rule.eq(Field::IP_PROTO, protocol));
             match mask {
                 0 => of_transport.collect(),

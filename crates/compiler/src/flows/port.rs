@@ -23,6 +23,8 @@ pub(crate) enum Place<'a> {
     Here {
         at: Attachment,
         large: bool,
+        /// Whether the machine reaches it whatever its router is.
+        bare: bool,
         /// How fast it may begin tracked connections.
         connection_rate: Option<u32>,
     },
@@ -36,7 +38,7 @@ pub(crate) fn flows(
     vrf: Option<VrfId>,
     place: Place<'_>,
 ) {
-    if let Place::Here { at, large, connection_rate } = place {
+    if let Place::Here { at, large, connection_rate, .. } = place {
         ingress(out, port, network, vrf, at, large);
         spoof_guard::flows(out, port, network, own_addresses(port, network), at);
         limits(out, port, at);
@@ -134,6 +136,17 @@ fn routes(out: &mut Emitter, port: &Port, network: &Network, vrf: VrfId, place: 
         // To a routed network elsewhere it is the router there that delivers.
         if matches!(place, Place::Here { .. }) || network.reach == Reach::Bridged {
             rule = rule.set(Field::ETH_SRC, mac(Mac::GATEWAY)).set(Field::ETH_DST, mac(port.mac));
+        }
+        if let Place::Here { bare: true, .. } = place
+            && vrf != VrfId::default()
+        {
+            let machine = Rule::new(Table::Route, priority::route(prefix.prefix_len()))
+                .when(Register::VRF, 0_u8)
+                .when(Register::FROM, Origin::Gateway as u8)
+                .destined(prefix)
+                .set(Field::ETH_SRC, mac(Mac::GATEWAY))
+                .set(Field::ETH_DST, mac(port.mac));
+            out.add(deliver(machine, port, network, place).to(Table::Hop));
         }
         out.add(deliver(rule, port, network, place).to(Table::Hop));
     }

@@ -112,7 +112,10 @@ impl Ways<'_> {
 
     /// Connections to an address.
     fn to(&self, address: IpAddr, port: u16) -> Door {
-        let (protocol, source, destination) = fields(self.port.transport);
+        let Some((protocol, source, destination)) = fields(self.port.transport) else {
+            // What the Service's other ports are not for.
+            return Door { rule: self.at(address).with_priority(priority::OTHERS), source: None };
+        };
         let rule = self.at(address).eq(Field::IP_PROTO, protocol).eq(destination, port);
         Door { rule, source: Some(source) }
     }
@@ -122,7 +125,7 @@ impl Ways<'_> {
     fn in_pieces(&self, address: IpAddr) -> Option<Door> {
         let datagrams = |port: &&ServicePort| port.transport == Transport::Udp;
         let only = self.service.ports.iter().filter(datagrams).count() == 1;
-        let (protocol, ..) = fields(self.port.transport);
+        let (protocol, ..) = fields(self.port.transport)?;
         let rule = self.at(address).with_priority(priority::GUARD);
         let rule = rule.eq(Field::IP_PROTO, protocol).masked(Field::IP_FRAG, FRAGMENT, FRAGMENT);
         (only && datagrams(&self.port)).then_some(Door { rule, source: None })

@@ -63,8 +63,11 @@ pub(crate) fn shared(out: &mut Emitter, shared: &Use, local: LocalPorts, account
                 out.add(out_of(rule, local.gateway, Destination::Gateway).to(Table::Hop));
             }
         }
+        Use::Source(vrf, address) => {
+            out.add(answer(vrf).sourced(address).then(look_up(zone_of(vrf), answered)));
+        }
         Use::Target { vrf, ipv6, transport, port } => {
-            let (protocol, source, _) = fields(transport);
+            let Some((protocol, source, _)) = fields(transport) else { return };
             out.add(
                 answer(vrf)
                     .eq(Field::ETH_TYPE, if ipv6 { IPV6 } else { IPV4 })

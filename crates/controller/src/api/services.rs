@@ -67,7 +67,7 @@ fn carried(transport: Transport) -> Option<Protocol> {
     match transport {
         Transport::Tcp => Some(Protocol::Tcp),
         Transport::Udp => Some(Protocol::Udp),
-        Transport::Sctp => None,
+        Transport::Sctp | Transport::Any => None,
     }
 }
 

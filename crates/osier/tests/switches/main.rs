@@ -7,3 +7,4 @@ mod mixed;
 mod papers;
 mod reach;
 mod rig;
+mod services;

@@ -124,6 +124,11 @@ impl CoeService {
 
     fn model_ports(&self) -> Vec<ServicePortSpec> {
         let mut ports = Vec::new();
+        if self.ports.is_empty() {
+            // A floating IP: all that goes there.
+            let (name, transport) = (String::new(), Transport::Any);
+            ports.push(ServicePortSpec { name, transport, port: 0, node_port: None });
+        }
         for port in &self.ports {
             let carries = |transport| self.only_of(port).is_none_or(|only| only == transport);
             let spec = |name: String, transport| ServicePortSpec {
@@ -184,8 +189,8 @@ impl CoeEndpoints {
 impl Coe {
     pub(super) fn service(&self, name: &str) -> Option<Resource> {
         let service = self.services(&Fact::Service(name.to_owned())).next()?;
-        // Headless, or told without ports: there is nothing to lead anywhere.
-        if service.addresses.is_empty() || service.ports.is_empty() {
+        // Headless: there is nothing to lead anywhere.
+        if service.addresses.is_empty() {
             return None;
         }
         let router = match (self.isolation, &service.namespace) {
@@ -241,9 +246,11 @@ impl Coe {
                 EndpointPort { name: second, transport: Transport::Udp, port },
             ]
         };
+        let any = EndpointPort { name: String::new(), transport: Transport::Any, port: 0 };
+        let any = ports.is_empty().then_some(any);
         let spec = EndpointsSpec {
             service: ServiceName::new(service).ok()?,
-            ports: ports.into_iter().flat_map(both).collect(),
+            ports: ports.into_iter().flat_map(both).chain(any).collect(),
             endpoints,
         };
         Some(Resource::Endpoints(document(name, spec)))
