@@ -4,7 +4,7 @@ use crate::rig::{Dial, PATIENCE, Rig};
 use osier_testbed::traffic::ping_until;
 use osier_testbed::{Netns, Process, wait_until};
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const MODEL: &str = r#"
@@ -46,7 +46,7 @@ fn agent(rig: &Rig, node: usize) -> Process {
     let command = rig.node(node).netns().command(env!("CARGO_BIN_EXE_osier"));
     let process =
         command.args(["agent", "--config", &format!("{dir}/agent.toml")]).spawn().unwrap();
-    let serves = || match std::path::Path::new(&format!("{dir}/cni.sock")).exists() {
+    let serves = || match Path::new(&format!("{dir}/cni.sock")).exists() {
         true => Ok(()),
         false => Err(process.stderr()),
     };
@@ -55,7 +55,7 @@ fn agent(rig: &Rig, node: usize) -> Process {
 }
 
 /// A pod that an agent makes: its namespace and its address.
-fn pod(rig: &Rig, plugin: &PathBuf, node: usize) -> (Netns, IpAddr) {
+fn pod(rig: &Rig, plugin: &Path, node: usize) -> (Netns, IpAddr) {
     let netns = rig.lab.netns("tended").unwrap();
     let socket = rig.node(node).ovs().dir().join("cni.sock");
     let config = format!(

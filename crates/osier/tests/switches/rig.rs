@@ -131,20 +131,18 @@ impl Rig {
     fn administrator(&self, arguments: &[&str]) -> Command {
         let command =
             self.netns.command(env!("CARGO_BIN_EXE_osier")).args(arguments.iter().copied());
-        match arguments {
-            ["controller", ..] => command.arg("--config").arg(self.dir.join("controller.toml")),
-            _ => {
-                let admin = fs::read_to_string(self.dir.join("state/admin.toml")).unwrap();
-                let line = admin.lines().find_map(|line| line.strip_prefix("credential = "));
-                let file = self.dir.join("credential");
-                fs::write(&file, line.unwrap().trim_matches('"')).unwrap();
-                fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
-                command
-                    .env("OSIER_SERVER", format!("https://{CONTROLLER}:6645"))
-                    .env("OSIER_CA", self.dir.join("state/authority.pem"))
-                    .env("OSIER_CREDENTIAL_FILE", file)
-            }
+        if let ["controller", ..] = arguments {
+            return command.arg("--config").arg(self.dir.join("controller.toml"));
         }
+        let admin = fs::read_to_string(self.dir.join("state/admin.toml")).unwrap();
+        let line = admin.lines().find_map(|line| line.strip_prefix("credential = "));
+        let file = self.dir.join("credential");
+        fs::write(&file, line.unwrap().trim_matches('"')).unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+        command
+            .env("OSIER_SERVER", format!("https://{CONTROLLER}:6645"))
+            .env("OSIER_CA", self.dir.join("state/authority.pem"))
+            .env("OSIER_CREDENTIAL_FILE", file)
     }
 
     /// A request of the watcher: its status and its answer.
