@@ -93,12 +93,14 @@ fn people(server: &Server, controller: &Controller) {
     let (status, body) = ask(server, controller, &[&["-H", &operator][..], &apply].concat());
     let said = body["error"]["message"].as_str().unwrap_or_default();
     assert!(status == 405 && said.contains("kubectl apply"), "{status} {said}");
-    // Pods, with what their agents say of them.
-    let (status, body) = ask(server, controller, &["-H", &viewer, "URL/pods"]);
-    assert_eq!(status, 200);
-    let pods = body["items"].as_array().unwrap();
-    let host = |pod: &&Value| pod["name"] == "osier-agent-a" && pod["port"] == "Host";
-    assert!(pods.iter().any(|pod| host(&pod) && pod["node"] == "a"), "{body}");
+    // Pods, with what their agents say of them, once they are known.
+    until("a pod of the node", || {
+        let (status, body) = ask(server, controller, &["-H", &viewer, "URL/pods"]);
+        assert_eq!(status, 200);
+        let host = |pod: &Value| pod["name"] == "osier-agent-a" && pod["port"] == "Host";
+        let mut pods = body["items"].as_array().unwrap().iter();
+        pods.any(|pod| host(pod) && pod["node"] == "a").then_some(()).ok_or(body.to_string())
+    });
 }
 
 /// Through the API server's proxy, as `osier` and `kubectl osier` ask.
