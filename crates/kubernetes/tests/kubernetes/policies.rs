@@ -73,9 +73,12 @@ fn policies_are_followed_and_numbers_stay() {
         assert!(number.is_some() && b.knows(|v| identity(v, "client-2")).flatten() == number);
 
         // The next leader gives the same numbers.
-        until("objects", || {
-            let items = server.own("identities")["items"].as_array().map_or(0, Vec::len);
-            if items >= 3 { Ok(()) } else { Err(format!("{items} identities")) }
+        until("its record", || {
+            let all = server.own("identities");
+            let mut items = all["items"].as_array().unwrap().iter();
+            let name = number.map(|number| number.0.to_string());
+            let there = items.any(|item| item["metadata"]["name"].as_str() == name.as_deref());
+            there.then_some(()).ok_or(all.to_string())
         });
         let known = |v: &View| v.workloads().values().map(|w| w.identity).collect::<Vec<_>>();
         let (one, other) = (a.knows(known), b.knows(known));
