@@ -1,5 +1,6 @@
 //! The difference of two values of a column, as `update2` sends it (ovsdb-server(7) 4.1.14), and
-//! its application. Both walk the two sorted lists once.
+//! its application. Maps walk the two sorted lists once; sets look up the elements of the shorter
+//! list in the longer one, which is a bridge's ports when a port comes or goes.
 
 use std::cmp::Ordering;
 
@@ -11,13 +12,7 @@ pub fn difference(ty: &ColumnType, old: &Value, new: &Value) -> Value {
     match (ty.is_composite(), old, new) {
         (false, ..) => new.clone(),
         (true, Value::Map(_), Value::Map(_)) => {
-            // A pair that is only in `old` is sent as it was: equal on the far side, so removed.
-            Value::from_sorted_pairs(merge(old.pairs(), new.pairs(), |(a, b), (c, d)| {
-                match (a.cmp(c), b == d) {
-                    (Ordering::Equal, false) => Merge::Second,
-                    (order, _) => Merge::Order(order),
-                }
-            }))
+            Value::from_sorted_pairs(changed_pairs(old.pairs(), new.pairs()))
         }
         (true, ..) => exclusive_or(old, new),
     }
@@ -31,45 +26,51 @@ pub fn apply_difference(ty: &ColumnType, old: &Value, diff: &Value) -> Value {
 }
 
 fn exclusive_or(a: &Value, b: &Value) -> Value {
-    Value::from_sorted_atoms(merge(a.atoms(), b.atoms(), |x: &Atom, y: &Atom| {
-        Merge::Order(x.cmp(y))
-    }))
-}
-
-enum Merge {
-    /// Keep the smaller; equal ones cancel out.
-    Order(Ordering),
-    /// The same key with different values: keep the second.
-    Second,
-}
-
-fn merge<T: Clone>(a: &[T], b: &[T], compare: impl Fn(&T, &T) -> Merge) -> Vec<T> {
-    let mut merged = Vec::with_capacity(a.len() + b.len());
-    let (mut i, mut j) = (0, 0);
-    while i < a.len() && j < b.len() {
-        match compare(&a[i], &b[j]) {
-            Merge::Order(Ordering::Less) => {
-                merged.push(a[i].clone());
-                i += 1;
-            }
-            Merge::Order(Ordering::Greater) => {
-                merged.push(b[j].clone());
-                j += 1;
-            }
-            Merge::Order(Ordering::Equal) => {
-                i += 1;
-                j += 1;
-            }
-            Merge::Second => {
-                merged.push(b[j].clone());
-                i += 1;
-                j += 1;
+    let (few, mut many) = (a.atoms(), b.atoms());
+    if few.len() > many.len() {
+        return exclusive_or(b, a);
+    }
+    let mut atoms = Vec::with_capacity(few.len() + many.len());
+    for atom in few {
+        let (below, rest) = many.split_at(many.partition_point(|other| other < atom));
+        atoms.extend_from_slice(below);
+        match rest {
+            [equal, above @ ..] if equal == atom => many = above,
+            _ => {
+                atoms.push(atom.clone());
+                many = rest;
             }
         }
     }
-    merged.extend_from_slice(&a[i..]);
-    merged.extend_from_slice(&b[j..]);
-    merged
+    atoms.extend_from_slice(many);
+    Value::from_sorted_atoms(atoms)
+}
+
+/// Pairs of only one side, and of both sides' the second where the values differ. A pair that is
+/// only in `a` is sent as it was: equal on the far side, so removed.
+fn changed_pairs(mut a: &[(Atom, Atom)], mut b: &[(Atom, Atom)]) -> Vec<(Atom, Atom)> {
+    let mut pairs = Vec::with_capacity(a.len() + b.len());
+    while let ([x, a_rest @ ..], [y, b_rest @ ..]) = (a, b) {
+        match x.0.cmp(&y.0) {
+            Ordering::Less => {
+                pairs.push(x.clone());
+                a = a_rest;
+            }
+            Ordering::Greater => {
+                pairs.push(y.clone());
+                b = b_rest;
+            }
+            Ordering::Equal => {
+                if x.1 != y.1 {
+                    pairs.push(y.clone());
+                }
+                (a, b) = (a_rest, b_rest);
+            }
+        }
+    }
+    pairs.extend_from_slice(a);
+    pairs.extend_from_slice(b);
+    pairs
 }
 
 #[cfg(test)]
@@ -95,6 +96,11 @@ mod tests {
         let (many, one) = (ty(false, 9), ty(false, 1));
         assert_eq!(difference(&many, &set(&[1, 2, 3]), &set(&[2, 3, 4])), set(&[1, 4]));
         assert_eq!(apply_difference(&many, &set(&[1, 2, 3]), &set(&[1, 4])), set(&[2, 3, 4]));
+        assert_eq!(difference(&many, &set(&[]), &set(&[5, 7])), set(&[5, 7]));
+        assert_eq!(
+            difference(&many, &set(&[1, 5, 9]), &set(&[0, 5, 6, 10])),
+            set(&[0, 1, 6, 9, 10])
+        );
         assert_eq!(difference(&one, &set(&[1]), &set(&[2])), set(&[2]));
         assert_eq!(apply_difference(&one, &set(&[1]), &set(&[])), set(&[]));
         let old = map(&[(1, 1), (2, 2), (3, 3)]);
