@@ -105,7 +105,7 @@ e2e: ## specs of the Kubernetes end-to-end suite on that cluster; FOCUS='DNS.*Co
 conformance: kubelab ## all network conformance specs, IPv4 and dual stack, Services, and policies, against recorded baselines
 	$(KUBELAB) conformance $(CLUSTER) $(SPECS) \
 		--out $(REPORTS)/ipv4 --baseline crates/kubelab/baseline-ipv4.tsv
-	$(KUBELAB) conformance $(CLUSTER) --dual $(SPECS) \
+	$(KUBELAB) conformance --nodes $(or $(NODES),2) --proxy osier --dual $(SPECS) \
 		--out $(REPORTS)/dual --baseline crates/kubelab/baseline-dual.tsv
 	$(KUBELAB) conformance --nodes 3 --proxy osier --dual --procs $(or $(PROCS),4) --beyond \
 		--out $(REPORTS)/services --baseline crates/kubelab/baseline-services.tsv

@@ -14,6 +14,8 @@ use osier_model::{
     Change, Fabric, Identity, Invalid, Key, Network, NetworkName, Node, NodeName, Port, PortKey,
     Reach, RuleRef, Selection, ServiceName, View, Vni, VrfId,
 };
+use osier_openflow::flow::Flow;
+use osier_openflow::message::FlowRemoved;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use thiserror::Error;
@@ -121,6 +123,12 @@ impl Compiler {
         let (key, at) = self.attachments.iter().find(|(_, at)| at.tag == tag)?;
         let port = self.view.ports().get(key)?;
         Some((port, self.view.networks().get(&port.network)?, *at))
+    }
+
+    /// What is to be added when a flow ended by itself: clients of Services may stay with their
+    /// endpoint for longer than a flow can last.
+    pub fn prolonged(&self, removed: &FlowRemoved) -> Option<Flow> {
+        service::prolonged(removed, &self.view, &self.services)
     }
 
     /// Makes one step, and tells what those owners want whom it touches.

@@ -46,13 +46,23 @@ pub enum Use {
 /// Which port of which Service.
 type PortOf = (ServiceName, Transport, u16);
 
+/// Which endpoints connections are led to.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ChoiceOf<'a> {
+    pub(crate) service: &'a ServiceName,
+    pub(crate) transport: Transport,
+    pub(crate) port: u16,
+    pub(crate) ipv6: bool,
+    pub(crate) locality: Locality,
+}
+
 /// See the module.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Services {
     counts: BTreeMap<Use, usize>,
     known: BTreeMap<ServiceName, Known>,
     numbers: BTreeMap<PortOf, u32>,
-    taken: BTreeSet<u32>,
+    taken: BTreeMap<u32, PortOf>,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -126,6 +136,21 @@ impl Services {
         Some(SERVICE_GROUPS.start() + number * GROUPS_EACH + choice * MAX_SHARDS)
     }
 
+    /// Whose choice of endpoints a group is of: the other way round.
+    pub(crate) fn choice_of(&self, group: u32) -> Option<ChoiceOf<'_>> {
+        let place = group.checked_sub(*SERVICE_GROUPS.start())?;
+        let (service, transport, port) = self.taken.get(&(place / GROUPS_EACH))?;
+        let choice = place % GROUPS_EACH / MAX_SHARDS;
+        let locality = if choice % 2 == 1 { Locality::Local } else { Locality::Cluster };
+        Some(ChoiceOf {
+            service,
+            transport: *transport,
+            port: *port,
+            ipv6: choice / 2 == 1,
+            locality,
+        })
+    }
+
     /// Numbers follow from names, so that they are the same after a restart, but for the few that
     /// meet.
     fn renumber(
@@ -142,9 +167,11 @@ impl Services {
         for (transport, port) in now.difference(before) {
             let wish = hash(&format!("{name}/{transport:?}/{port}")) % u64::from(NUMBERS);
             let wish = u32::try_from(wish).unwrap_or_default();
-            let free = (wish..NUMBERS).chain(0..wish).find(|number| self.taken.insert(*number));
-            if let Some(number) = free {
-                self.numbers.insert((name.clone(), *transport, *port), number);
+            let is_free = |number: &u32| !self.taken.contains_key(number);
+            if let Some(number) = (wish..NUMBERS).chain(0..wish).find(is_free) {
+                let port_of = (name.clone(), *transport, *port);
+                self.taken.insert(number, port_of.clone());
+                self.numbers.insert(port_of, number);
             }
         }
     }

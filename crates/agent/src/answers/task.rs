@@ -1,5 +1,6 @@
 //! The task that listens for questions and sends answers, over a session of its own: a flood of
-//! questions never stands in the way of flows.
+//! questions never stands in the way of flows. It also gives clients of Services the rest of their
+//! time, where that is longer than a flow can last.
 
 use super::denied::Denials;
 use super::reply;
@@ -7,7 +8,10 @@ use crate::Chain;
 use crate::switch::Switch;
 use osier_compiler::{CONTROLLER_ID, Compiler, Question};
 use osier_openflow::action::PacketInReason;
-use osier_openflow::message::{AsyncConfig, AsyncMasks, Message, PacketInFormat};
+use osier_openflow::flow::FlowMod;
+use osier_openflow::message::{
+    AsyncConfig, AsyncMasks, FlowRemovedReason, Message, PacketIn2, PacketInFormat, PacketOut,
+};
 use osier_openflow::session::{Backoff, BatchError, Dialer, Endpoint, Events, Options, Session};
 use osier_southbound::SWITCH_CONFIG;
 use std::path::Path;
@@ -36,12 +40,12 @@ pub(crate) async fn serve(management: &Path, switch: &Switch) {
     }
 }
 
-/// Asks for questions and for nothing else.
+/// Asks for questions and for flows that end by themselves, and for nothing else.
 async fn listen(session: &Session) -> Result<(), ListenError> {
     let masks = AsyncMasks {
         packet_in: Some(1 << PacketInReason::Action.to_u8()),
         port_status: Some(0),
-        flow_removed: Some(0),
+        flow_removed: Some(1 << FlowRemovedReason::HardTimeout as u8),
         role_status: None,
         table_status: Some(0),
         request_forward: Some(0),
@@ -59,20 +63,39 @@ async fn listen(session: &Session) -> Result<(), ListenError> {
 async fn answer(session: &Session, mut events: Events, switch: &Switch) {
     let mut denials = Denials::new(switch.denied().clone());
     while let Some(event) = events.recv().await {
-        let Message::PacketIn2(asked) = event.message else { continue };
-        if let Some(question) = Question::decode(&asked.userdata) {
-            switch.metrics().asked(question.name());
-        }
-        let look = |compiler: &Compiler| {
-            denials.log(compiler, &asked);
-            reply(compiler, &asked)
+        let answer = match event.message {
+            Message::PacketIn2(asked) => {
+                let answer = answer_packet(&asked, &mut denials, switch).await;
+                answer.map(Message::PacketOut)
+            }
+            Message::FlowRemoved(removed) => {
+                let look = |compiler: &Compiler| compiler.prolonged(&removed);
+                let flow = switch.with_compiler(look).await;
+                flow.map(|flow| Message::FlowMod(FlowMod::add(flow)))
+            }
+            _ => None,
         };
-        let answer = switch.with_compiler(look).await;
-        debug!(userdata = ?asked.userdata, answered = answer.is_some(), "asked");
         if let Some(answer) = answer
-            && session.send(&Message::PacketOut(answer)).await.is_err()
+            && session.send(&answer).await.is_err()
         {
             return;
         }
     }
+}
+
+async fn answer_packet(
+    asked: &PacketIn2,
+    denials: &mut Denials,
+    switch: &Switch,
+) -> Option<PacketOut> {
+    if let Some(question) = Question::decode(&asked.userdata) {
+        switch.metrics().asked(question.name());
+    }
+    let look = |compiler: &Compiler| {
+        denials.log(compiler, asked);
+        reply(compiler, asked)
+    };
+    let answer = switch.with_compiler(look).await;
+    debug!(userdata = ?asked.userdata, answered = answer.is_some(), "asked");
+    answer
 }

@@ -198,6 +198,47 @@ fn a_client_whose_time_is_over_may_be_led_elsewhere() {
     .unwrap();
 }
 
+/// A day is longer than a flow can last: when what was learned ends, the client keeps its endpoint
+/// for the rest, and loses it with the endpoint.
+#[test]
+fn a_client_stays_for_longer_than_a_flow_can_last() {
+    let stage = Stage::new();
+    let (e1, e2) = (v4(stage.endpoint("e1")), v4(stage.endpoint("e2")));
+    let tell = |endpoints: &[(IpAddr, &str)]| {
+        stage.tell(&[service("web", &[WEB], ", affinity: 86400"), slice("web", endpoints)]);
+    };
+    let ask = || ask::tcp(at(WEB, 80));
+    tell(&[e1]);
+    eventually("the Service", &stage.client.netns, ask, Result::is_ok);
+    let ovs = stage.cluster.fabric.nodes()[0].ovs();
+    let kept = || -> Vec<String> {
+        let flows = ovs.ofctl(&["--no-stats", "dump-flows", "br-int", "table=26"]).unwrap();
+        let learned = |line: &&str| line.contains("cookie=0x6f74");
+        flows.lines().filter(learned).map(|line| line.trim().to_owned()).collect()
+    };
+    let learned = kept();
+    let [learned] = learned.as_slice() else { panic!("one client, but {learned:?}") };
+    assert!(learned.contains("hard_timeout=65535"), "{learned}");
+    // As if that time had passed.
+    let over = learned.replace("hard_timeout=65535", "hard_timeout=1");
+    ovs.add_flows("br-int", &over).unwrap();
+    wait_until("what is left of its time", PATIENCE, || match kept().as_slice() {
+        [one] if one.contains("priority=95") && one.contains("hard_timeout=65535") => Ok(()),
+        other => Err(format!("{other:?}")),
+    })
+    .unwrap();
+    tell(&[e1, e2]);
+    let other = stage.endpoint("e1");
+    eventually("the second endpoint to be known", &other.netns, ask, Result::is_ok);
+    let said = ask::count(&stage.client.netns, 30, ask).into_keys();
+    let names: BTreeSet<_> =
+        said.filter_map(|said| Some(said.split(' ').next()?.to_owned())).collect();
+    assert_eq!(names, BTreeSet::from(["e1".to_owned()]));
+    tell(&[e2]);
+    let right = |said: &io::Result<ask::Answer>| said.as_ref().is_ok_and(|(name, _)| name == "e2");
+    eventually("the other endpoint", &stage.client.netns, ask, right);
+}
+
 /// An agent that comes back forgets what went while it was away, and nothing else.
 #[test]
 fn what_went_while_the_agent_was_away_is_forgotten() {

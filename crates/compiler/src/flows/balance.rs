@@ -7,23 +7,18 @@
 //! caches. All groups' slots are dealt out as one row, so an endpoint may be in two of them; shares
 //! of equals differ by a tenth, and by an eighth above 1,600 endpoints.
 //!
-//! Services that keep their clients choose without the datapath: who is chosen is learned in the same
-//! step, so that two connections at once do not choose apart. Each of their endpoints has a flow, since
-//! what is learned can name one but not translate to it.
+//! Services that keep their clients choose otherwise: see `affinity`.
 
-use super::priority;
-use crate::conntrack::{fields, to_endpoint};
-use crate::cookie::{LEARNED, hash};
+use super::affinity;
+use crate::conntrack::to_endpoint;
 use crate::pipeline::Table;
 use crate::plan::{Emitter, Rule};
 use crate::registers::Register;
 use crate::services::MAX_SHARDS;
 use osier_model::{Backend, Transport};
-use osier_openflow::action::{Action, Learn, LearnDst, LearnFlags, LearnSpec, LearnSrc, SetField};
-use osier_openflow::field::{Field, IntoValue, Value};
+use osier_openflow::action::Action;
+use osier_openflow::field::Field;
 use osier_openflow::group::{Bucket, Group, GroupType, SelectField, Selection};
-use osier_openflow::subfield::Subfield;
-use std::net::IpAddr;
 
 /// Slots of a group.
 const SLOTS: u32 = 256;
@@ -57,23 +52,18 @@ pub(crate) struct Door {
 // === impl Choice ===
 
 impl Choice {
-    fn shards(&self) -> u32 {
+    pub(super) fn shards(&self) -> u32 {
         let most = if self.affinity.is_some() { FIT } else { FINE };
         let enough = |shards: &u32| self.backends.len() <= most * *shards as usize;
         [1, 4, 16].into_iter().find(enough).unwrap_or(MAX_SHARDS)
     }
 
-    fn translate(&self, backend: &Backend) -> Action {
+    pub(super) fn translate(&self, backend: &Backend) -> Action {
         to_endpoint(self.zone, self.transport, self.port, backend)
     }
 
-    /// Where the endpoint's address is while a client's is learned.
-    fn address_register(&self) -> Field {
-        if self.ipv6 { Field::xxreg(2) } else { Field::reg(8) }
-    }
-
     /// Endpoints in as many groups as there are, as many in each.
-    fn dealt(&self) -> Vec<Vec<Backend>> {
+    pub(super) fn dealt(&self) -> Vec<Vec<Backend>> {
         let shards = self.shards() as usize;
         let mut dealt = vec![Vec::new(); shards];
         for (i, backend) in self.backends.iter().enumerate() {
@@ -106,7 +96,7 @@ pub(crate) fn lead(out: &mut Emitter, door: &Door, choice: &Choice) {
 /// What connections are led to: once, however many addresses lead there.
 pub(crate) fn groups(out: &mut Emitter, choice: &Choice) {
     if choice.affinity.is_some() {
-        return keep_clients(out, choice);
+        return affinity::keep_clients(out, choice);
     }
     if choice.backends.len() < 2 {
         return;
@@ -117,7 +107,7 @@ pub(crate) fn groups(out: &mut Emitter, choice: &Choice) {
     }
 }
 
-fn select(
+pub(super) fn select(
     id: u32,
     method: &str,
     fields: Vec<SelectField>,
@@ -185,85 +175,6 @@ fn slots(backends: &[Backend], all: u32) -> Vec<u32> {
         }
     }
     slots
-}
-
-/// Clients stay with their endpoint: a flow for each endpoint, which learns who its clients are.
-fn keep_clients(out: &mut Emitter, choice: &Choice) {
-    let register = choice.address_register();
-    let at = |rule: Rule| rule.when(Register::SERVICE, choice.group);
-    let shards = choice.shards();
-    let client = if choice.ipv6 { Field::IPV6_SRC } else { Field::IPV4_SRC };
-    let source = fields(choice.transport).map(|(_, source, _)| source);
-    for (shard, backends) in (0..shards).zip(choice.dealt()) {
-        let mut rule =
-            at(Rule::new(Table::Endpoint, priority::NORMAL)).family(choice.ipv6).eq(register, 0_u8);
-        if shards > 1 {
-            rule = rule.masked(client, shard, shards - 1);
-        }
-        out.add(rule.then(Action::Group(choice.group + shard)));
-        let go = Action::resubmit(Table::Endpoint.number());
-        let to = |b: &Backend| -> Option<(u16, Vec<Action>)> {
-            let address = SetField::new(register, b.address).ok()?;
-            Some((b.weight, vec![Action::SetField(address), go.clone()]))
-        };
-        // Whose time is over is led anew: by its address alone it would come to the same one.
-        let whole = |field: Field| {
-            let mask = Value::from_bytes(&vec![0xff; field.bytes()]);
-            SelectField { field, mask }
-        };
-        let fields = [client].into_iter().chain(source).map(whole).collect();
-        let buckets = backends.iter().filter_map(to);
-        out.add_group(select(choice.group + shard, "hash", fields, buckets));
-    }
-    let mut before: Option<IpAddr> = None;
-    for backend in &choice.backends {
-        // One address at two ports counts once: clients are kept by address.
-        if before.replace(backend.address) == Some(backend.address) {
-            continue;
-        }
-        out.add(
-            at(Rule::new(Table::Endpoint, priority::HIGH))
-                .family(choice.ipv6)
-                .eq(register, backend.address)
-                .then(learn(choice, backend))
-                .then(choice.translate(backend)),
-        );
-    }
-}
-
-/// Learns that the client has this endpoint. Each new connection makes that last anew; it is
-/// forgotten with the endpoint.
-fn learn(choice: &Choice, backend: &Backend) -> Action {
-    let (family, client) = match choice.ipv6 {
-        false => (0x0800_u16, Field::IPV4_SRC),
-        true => (0x86dd, Field::IPV6_SRC),
-    };
-    let same = |field| LearnSpec {
-        src: LearnSrc::Field(Subfield::whole(field)),
-        dst: LearnDst::Match(Subfield::whole(field)),
-    };
-    let constant = family.into_value(Field::ETH_TYPE).ok();
-    let family = constant.map(|value| LearnSpec {
-        src: LearnSrc::Value(value),
-        dst: LearnDst::Match(Subfield::whole(Field::ETH_TYPE)),
-    });
-    let register = Subfield::whole(choice.address_register());
-    let address = LearnSpec { src: LearnSrc::Field(register), dst: LearnDst::Load(register) };
-    let specs = family
-        .into_iter()
-        .chain([same(client), same(Register::SERVICE.field()), address])
-        .collect();
-    let number = hash(&format!("{:x}/{}/{}", choice.group, backend.address, backend.port));
-    let seconds = choice.affinity.unwrap_or_default();
-    Action::Learn(Box::new(Learn {
-        hard_timeout: u16::try_from(seconds).unwrap_or(u16::MAX),
-        priority: priority::NORMAL,
-        cookie: LEARNED | number,
-        table: Table::Affinity.number(),
-        flags: LearnFlags::DELETE_LEARNED,
-        specs,
-        ..Learn::default()
-    }))
 }
 
 #[cfg(test)]

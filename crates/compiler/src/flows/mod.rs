@@ -1,6 +1,7 @@
 //! One file for each kind of flows: which packets it owns stands in its first lines.
 
 pub(crate) mod admission;
+pub(crate) mod affinity;
 pub(crate) mod arp;
 pub(crate) mod balance;
 pub(crate) mod flood;

@@ -2,6 +2,7 @@
 //! where endpoints are many; endpoints are in groups (`balance`), so that their coming and going
 //! changes no flow.
 
+use super::affinity;
 use super::balance::{self, Choice, Door};
 use super::node::own_addresses;
 use super::priority;
@@ -10,12 +11,14 @@ use crate::pipeline::Table;
 use crate::plan::{Emitter, Rule};
 use crate::question::Question;
 use crate::registers::{Origin, Register};
-use crate::services::{Services, families, node_port_address};
+use crate::services::{Services, families, node_port_address, vrf_of};
 use ipnet::IpNet;
 use osier_model::{
     Backend, Candidates, Locality, Service, ServicePort, Standpoint, Transport, View, VrfId,
 };
 use osier_openflow::field::Field;
+use osier_openflow::flow::Flow;
+use osier_openflow::message::FlowRemoved;
 use std::net::IpAddr;
 
 /// The bit of `ip_frag` that all fragments have.
@@ -46,6 +49,19 @@ pub(crate) fn flows(out: &mut Emitter, service: &Service, scene: Scene<'_>) {
             Ways { scene, service, port, ipv6, candidates }.flows(out);
         }
     }
+}
+
+/// What keeps a client of a Service with its endpoint, when what was learned of it has ended and its
+/// time has not.
+pub(crate) fn prolonged(removed: &FlowRemoved, view: &View, services: &Services) -> Option<Flow> {
+    let of = services.choice_of(affinity::group_of(removed)?)?;
+    let service = view.services().get(of.service)?;
+    let scene = Scene { view, services, vrf: vrf_of(service, view)? };
+    let port =
+        service.ports.iter().find(|port| (port.transport, port.port) == (of.transport, of.port))?;
+    let candidates = Candidates::new(view.endpoints_of(of.service), port, of.ipv6);
+    let ways = Ways { scene, service, port, ipv6: of.ipv6, candidates };
+    affinity::prolonged(&ways.choice(of.locality)?, removed)
 }
 
 // === impl Ways ===
