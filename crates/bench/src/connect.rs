@@ -6,6 +6,7 @@ use osier_testbed::Netns;
 use std::io::{self, Read};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -23,30 +24,38 @@ pub(crate) fn serve(netns: &Netns, at: SocketAddr) -> Result<()> {
     Ok(())
 }
 
-/// Connections a second from one client, to each of these in turn.
-pub(crate) fn rate(from: &Netns, to: &[SocketAddr]) -> Result<Number> {
-    let (done, made, failed) = (AtomicBool::new(false), AtomicUsize::new(0), AtomicUsize::new(0));
-    let connect = |client: usize| {
+/// Connections a second, to each of these in turn, from clients in turn.
+pub(crate) fn rate(from: &[Netns], to: &[SocketAddr]) -> Result<Number> {
+    let (done, made) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let (failed, failures) = mpsc::channel();
+    let connect = |client: usize, failed: &mpsc::Sender<io::Error>| {
         for to in to.iter().cycle().skip(client) {
             if done.load(Ordering::Relaxed) {
                 return;
             }
-            let counter = if once(to).is_ok() { &made } else { &failed };
-            counter.fetch_add(1, Ordering::Relaxed);
+            match once(to) {
+                Ok(()) => drop(made.fetch_add(1, Ordering::Relaxed)),
+                Err(error) => drop(failed.send(error)),
+            }
         }
     };
     let begun = Instant::now();
-    from.within(|| {
-        thread::scope(|scope| {
-            for client in 0..CLIENTS {
-                scope.spawn(move || connect(client));
-            }
-            thread::sleep(Duration::from_secs(SECONDS.into()));
-            done.store(true, Ordering::Relaxed);
+    thread::scope(|scope| {
+        let clients = (0..CLIENTS).zip(from.iter().cycle()).map(|(client, netns)| {
+            let failed = failed.clone();
+            scope.spawn(move || netns.within(|| connect(client, &failed)))
         });
+        let clients: Vec<_> = clients.collect();
+        thread::sleep(Duration::from_secs(SECONDS.into()));
+        done.store(true, Ordering::Relaxed);
+        clients.into_iter().try_for_each(|client| {
+            client.join().map_err(|_| anyhow::anyhow!("a client panicked"))?.context("a client")
+        })
     })?;
-    let (made, failed) = (made.into_inner(), failed.into_inner());
-    ensure!(failed * 1000 <= made, "{failed} of {made} connections failed");
+    drop(failed);
+    let (made, failures) = (made.into_inner(), failures.iter().collect::<Vec<_>>());
+    let failed = failures.len();
+    ensure!(failed * 1000 <= made, "{failed} of {made} connections failed: {:?}", failures.first());
     #[allow(clippy::cast_precision_loss, reason = "small numbers")]
     Ok(Number(made as f64 / begun.elapsed().as_secs_f64()))
 }

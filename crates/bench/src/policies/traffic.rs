@@ -47,7 +47,10 @@ fn run(rounds: usize) -> Result<Vec<Figure>> {
     })?;
     eprintln!("pol-connect: {CLIENTS} clients, {SECONDS} s at a time");
     let connect = in_turns(rounds, |side| {
-        connect::rate(&stage.client, &[SocketAddr::new(stage.server(side).1, PORT)])
+        connect::rate(
+            std::slice::from_ref(&stage.client),
+            &[SocketAddr::new(stage.server(side).1, PORT)],
+        )
     })?;
     let rate = |numbers| Amount::Rate(middle_number(numbers));
     let count = |numbers| Amount::Count(middle_number(numbers));

@@ -126,17 +126,28 @@ oomScoreAdj: 0
         api.ask("PUT", &slices(&format!("/s{service}-a")), &slice(service, Some(ready)))
     }
 
-    /// CPU time so far of kube-proxy and of what it ran.
+    /// CPU time so far of kube-proxy, of what it ran, and of what it runs.
     pub(super) fn cpu(&self) -> Result<Duration> {
         let pid = self.machine().pid_of(DAEMON)?;
-        let path = format!("/proc/{}/root/proc/{pid}/stat", self.machine().init()?);
-        let stat = std::fs::read_to_string(path)?;
-        // proc(5): fields 14 to 17, behind a name in parentheses.
-        let fields = stat.rsplit_once(')').context("a process has a name")?.1;
-        let ticks = fields.split_whitespace().skip(11).take(4).map(str::parse::<u64>);
-        let ticks: u64 = ticks.collect::<Result<Vec<_>, _>>()?.iter().sum();
+        let mut ticks = ticks(pid)?;
+        for thread in std::fs::read_dir(format!("/proc/{pid}/task"))?.flatten() {
+            // Threads and children may end meanwhile; then their parent has their ticks.
+            let children = std::fs::read_to_string(thread.path().join("children"));
+            let children = children.unwrap_or_default();
+            let children = children.split_whitespace().filter_map(|child| child.parse().ok());
+            ticks += children.filter_map(|child| self::ticks(child).ok()).sum::<u64>();
+        }
         Ok(Duration::from_millis(ticks * 10))
     }
+}
+
+/// What a process used, and those that it waited for.
+fn ticks(pid: u32) -> Result<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    // proc(5): fields 14 to 17, behind a name in parentheses.
+    let fields = stat.rsplit_once(')').context("a process has a name")?.1;
+    let ticks = fields.split_whitespace().skip(11).take(4).map(str::parse::<u64>);
+    Ok(ticks.collect::<Result<Vec<_>, _>>()?.iter().sum())
 }
 
 fn slices(name: &str) -> String {

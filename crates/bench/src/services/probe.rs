@@ -3,9 +3,9 @@
 use super::{ANSWERING, PORT, TARGET, address};
 use anyhow::{Context, Result};
 use osier_testbed::Netns;
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -14,10 +14,16 @@ const ANSWER: Duration = Duration::from_millis(20);
 /// Behind a question that nobody answers.
 const PAUSE: Duration = Duration::from_micros(500);
 
+/// Ports that are asked from, one after the other: a tracker leads who asks again from the same one to who
+/// answered before, and remembers that for half a minute.
+const FIRST_PORT: u16 = 8192;
+const PORTS: usize = 57_344;
+
 /// What answers on a machine's addresses; it ends with its owner.
 pub(super) struct Answering {
     done: Arc<AtomicBool>,
     netns: Netns,
+    asked: AtomicUsize,
 }
 
 impl Answering {
@@ -31,7 +37,7 @@ impl Answering {
             let done = Arc::clone(&done);
             thread::spawn(move || answer(&socket, u8::try_from(name).unwrap_or(u8::MAX), &done));
         }
-        Ok(Self { done, netns: netns.clone() })
+        Ok(Self { done, netns: netns.clone(), asked: AtomicUsize::new(0) })
     }
 
     /// Asks a Service until one of the machine's addresses answers.
@@ -39,7 +45,9 @@ impl Answering {
         let to = SocketAddr::new(address(service).parse::<IpAddr>()?, PORT);
         let begun = Instant::now();
         let ask = || loop {
-            if ask(to) == Some(answering) {
+            let asked = self.asked.fetch_add(1, Ordering::Relaxed) % PORTS;
+            let port = FIRST_PORT + u16::try_from(asked).unwrap_or_default();
+            if ask(port, to) == Some(answering) {
                 return Ok(());
             }
             if begun.elapsed() > patience {
@@ -68,8 +76,8 @@ fn answer(socket: &UdpSocket, name: u8, done: &AtomicBool) {
 }
 
 /// Who answers a new connection, if somebody does.
-fn ask(to: SocketAddr) -> Option<usize> {
-    let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
+fn ask(from: u16, to: SocketAddr) -> Option<usize> {
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, from)).ok()?;
     socket.set_read_timeout(Some(ANSWER)).ok()?;
     socket.connect(to).ok()?;
     socket.send(b"?").ok()?;

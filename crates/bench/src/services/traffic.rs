@@ -12,6 +12,7 @@ use anyhow::Result;
 use osier_testbed::{Netns, traffic, wait_until};
 use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Pods that answer.
 const SERVERS: usize = 3;
@@ -21,6 +22,9 @@ const IPERF: u16 = 5201;
 /// a connection that the tracker still remembers, from the same port of the client.
 const TARGET: u16 = 8080;
 const DIRECT: u16 = 8081;
+/// Clients take turns, so that none comes to use a port again: as long as the datapath in `ovs-vswitchd`
+/// (3.1) remembers the connection before, it gives the next one another.
+const TURNS: usize = 6;
 const SERVICES: usize = 200;
 /// Flows that a flow for each Service and each endpoint would be.
 const EACH: f64 = 800.0;
@@ -53,7 +57,7 @@ fn run(rounds: usize) -> Result<Vec<Figure>> {
     stage.tell_costs()?;
     let path = in_turns(rounds, |side| {
         let to = if side == Side::Ours { address(1)? } else { stage.servers[0].1 };
-        let (from, to_pod) = (&stage.client, &stage.servers[0].0);
+        let (from, to_pod) = (&stage.clients[0], &stage.servers[0].0);
         Ok(Number(traffic::iperf_tcp(from, to_pod, to, SECONDS)?.mbit_per_second))
     })?;
     let flows = stage.flows_of_many()?;
@@ -66,9 +70,10 @@ fn run(rounds: usize) -> Result<Vec<Figure>> {
     ])
 }
 
-/// A client and servers, pods of one node.
+/// Clients and servers, pods of one node.
 struct Stage {
-    client: Netns,
+    clients: Vec<Netns>,
+    turn: AtomicUsize,
     servers: Vec<(Netns, IpAddr)>,
     view: String,
     _pods: Vec<Pod>,
@@ -78,13 +83,13 @@ struct Stage {
 impl Stage {
     fn new() -> Result<Self> {
         let cluster = Cluster::start(1)?;
-        let pods = Pod::make(cluster.lab(), "s", 1 + SERVERS)?;
+        let pods = Pod::make(cluster.lab(), "s", SERVERS + TURNS * CLIENTS)?;
         let plugin = Plugin::ours(&cluster, 0);
         let mut all = Vec::new();
         for pod in &pods {
             all.push((pod.netns.clone(), plugin.address(pod)?));
         }
-        let (client, _) = all.remove(0);
+        let clients = all.split_off(SERVERS).into_iter().map(|(netns, _)| netns).collect();
         for (netns, address) in &all {
             connect::serve(netns, SocketAddr::new(*address, TARGET))?;
             connect::serve(netns, SocketAddr::new(*address, DIRECT))?;
@@ -92,13 +97,14 @@ impl Stage {
         let path = cluster.node(0).ovs().dir().join("view.yaml");
         let view = std::fs::read_to_string(path)?
             .replace("cluster: [10.1.0.0/16]", "cluster: [10.1.0.0/16], services: [10.96.0.0/16]");
-        let stage = Self { client, servers: all, view, _pods: pods, cluster };
+        let turn = AtomicUsize::new(0);
+        let stage = Self { clients, turn, servers: all, view, _pods: pods, cluster };
         let addresses: Vec<IpAddr> = stage.servers.iter().map(|(_, address)| *address).collect();
         let mut services = service(0, PORT, TARGET, &addresses)?;
         services += &service(1, IPERF, IPERF, &addresses[..1])?;
         stage.tell(&services)?;
         let to = SocketAddr::new(address(0)?, PORT);
-        wait_until("the Service", PATIENCE, || stage.client.tcp_connect(to))?;
+        wait_until("the Service", PATIENCE, || stage.clients[0].tcp_connect(to))?;
         Ok(stage)
     }
 
@@ -115,7 +121,8 @@ impl Stage {
             Side::Ours => vec![SocketAddr::new(address(0)?, PORT)],
             Side::Rival => self.servers.iter().map(|(_, a)| SocketAddr::new(*a, DIRECT)).collect(),
         };
-        connect::rate(&self.client, &to)
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed) % TURNS;
+        connect::rate(&self.clients[turn * CLIENTS..][..CLIENTS], &to)
     }
 
     /// What the switch has of connections through the Service, and what one costs it.
