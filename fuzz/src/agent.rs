@@ -4,7 +4,7 @@
 //! The first byte says what the switch asks, the second from which port the packet is; the rest is
 //! the packet.
 
-use osier_agent::answers::reply;
+use osier_answers::reply;
 use osier_compiler::registers::Register;
 use osier_compiler::{Attachment, Compiler, LocalPorts, Question};
 use osier_model::{Change, Fabric, NodeName, Object};
@@ -32,7 +32,9 @@ static COMPILER: LazyLock<Compiler> = LazyLock::new(|| {
         {"kind":"network","name":"pods","vni":1,"router":"default","reach":"routed"},
         {"kind":"network","name":"lan","vni":2,"router":"default",
          "subnets":[{"cidr":"10.2.0.0/24","gateway":"10.2.0.1"},
-                    {"cidr":"fd02::/64","gateway":"fd02::1"}]},
+                    {"cidr":"fd02::/64","gateway":"fd02::1"}],
+         "dhcp":{"dns":["10.2.0.2","fd02::2"],"domain":"lan.example",
+                 "routes":[{"to":"10.9.0.0/16","via":"10.2.0.9"}]}},
         {"kind":"port","device":"a","interface":"eth0","network":"pods","node":"n1",
          "mac":"0a:00:00:00:00:01","addresses":["10.1.1.5","fd01::5"]},
         {"kind":"port","device":"b","interface":"eth0","network":"lan","node":"n1",
@@ -63,10 +65,13 @@ static COMPILER: LazyLock<Compiler> = LazyLock::new(|| {
 /// An answer goes to the port that asked, is no larger than everybody takes, and causes no other.
 pub fn packet(data: &[u8]) {
     let [question, tag, packet @ ..] = data else { return };
-    let question = match question % 3 {
+    let question = match question % 6 {
         0 => Question::TooBig { mtu: 1442 },
         1 => Question::Expired,
-        _ => Question::Neighbour,
+        2 => Question::Neighbour,
+        3 => Question::Dhcp,
+        4 => Question::Dhcp6,
+        _ => Question::Router,
     };
     let tag = u32::from(tag % 3);
     let asked = |packet: &[u8]| PacketIn2 {
@@ -75,8 +80,8 @@ pub fn packet(data: &[u8]) {
         metadata: Match::builder().eq(Register::IN_TAG.field(), tag).build().unwrap(),
         ..PacketIn2::default()
     };
-    let Some(answer) = reply(&COMPILER, &asked(packet)) else { return };
+    let Some(answer) = reply(&COMPILER, &asked(packet)).packet else { return };
     assert_eq!(answer.actions, [Action::output(PortNo(10 + tag))]);
     assert!(answer.packet.len() <= LARGEST, "{} bytes", answer.packet.len());
-    assert_eq!(reply(&COMPILER, &asked(&answer.packet)), None, "an answer is answered");
+    assert_eq!(reply(&COMPILER, &asked(&answer.packet)).packet, None, "an answer is answered");
 }

@@ -9,7 +9,7 @@ pub mod addresses;
 pub mod adopt;
 mod agent;
 mod alone;
-pub mod answers;
+mod answers;
 pub mod asks;
 pub mod clean;
 pub mod cni_server;

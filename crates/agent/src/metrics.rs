@@ -16,6 +16,7 @@ use switch::Told;
 
 type Stages = Family<[(&'static str, &'static str); 1], Histogram, fn() -> Histogram>;
 type Questions = Family<[(&'static str, &'static str); 1], Counter>;
+type Leases = Family<[(&'static str, &'static str); 2], Counter>;
 type Calls = Family<[(&'static str, String); 2], Counter>;
 
 /// All counters; a cheap handle.
@@ -27,6 +28,7 @@ pub struct Metrics {
     ports: Gauge,
     view_refused: Counter,
     questions: Questions,
+    leases: Leases,
     forgotten: Counter,
     groups: Gauge,
     switch: Told,
@@ -63,6 +65,8 @@ impl Default for Metrics {
             "Packets that the switch asked about, by kind",
             questions.clone(),
         );
+        let leases = Leases::default();
+        registry.register("leases", "What became of leases, by family and event", leases.clone());
         let forgotten = Counter::default();
         registry.register(
             "ways_forgotten",
@@ -74,7 +78,18 @@ impl Default for Metrics {
         let switch = Told::default();
         registry.register_collector(Box::new(switch.clone()));
         let registry = Arc::new(registry);
-        Self { registry, stages, calls, ports, view_refused, questions, forgotten, groups, switch }
+        Self {
+            registry,
+            stages,
+            calls,
+            ports,
+            view_refused,
+            questions,
+            leases,
+            forgotten,
+            groups,
+            switch,
+        }
     }
 }
 
@@ -103,6 +118,11 @@ impl Metrics {
     /// The switch asked about a packet.
     pub(crate) fn asked(&self, kind: &'static str) {
         self.questions.get_or_create(&[("kind", kind)]).inc();
+    }
+
+    /// Something became of a lease.
+    pub(crate) fn leased(&self, family: &'static str, event: &'static str) {
+        self.leases.get_or_create(&[("family", family), ("event", event)]).inc();
     }
 
     /// So many ways were forgotten.

@@ -6,13 +6,14 @@ use crate::flows::policy::Application;
 use crate::flows::port::Place;
 use crate::flows::service::Scene;
 use crate::flows::{arp, flood, network, node, pipeline, policy, port, service, track};
+use crate::link::Link;
 use crate::local::{Attachment, LocalPorts};
 use crate::plan::{Emitter, Plan, RuleError};
 use crate::policies::{Article, Policies, RuleId};
 use crate::services::{self, Services};
 use osier_model::{
-    Change, Fabric, Identity, Invalid, Key, Network, NetworkName, Node, NodeName, Port, PortKey,
-    Reach, RuleRef, Selection, ServiceName, View, Vni, VrfId,
+    Change, Fabric, Identity, Invalid, Key, Mac, Network, NetworkName, Node, NodeName, Port,
+    PortKey, Reach, RuleRef, Selection, ServiceName, View, Vni, VrfId,
 };
 use osier_openflow::flow::Flow;
 use osier_openflow::message::FlowRemoved;
@@ -115,7 +116,10 @@ impl Compiler {
         let node = self.own_node();
         let blocks = node.filter(|_| network.vni == default_vni()).map(|node| &node.blocks);
         let gateways = blocks.into_iter().flatten().map(|block| Node::gateway_of(*block));
-        network.subnets.iter().filter_map(|subnet| subnet.gateway).chain(gateways).collect()
+        let subnets = network.subnets.iter().filter_map(|subnet| subnet.gateway);
+        // Who is told of the router by itself is told its address of the link.
+        let told = network.dhcp.as_ref().map(|_| Mac::GATEWAY.link_local().into());
+        subnets.chain(gateways).chain(told).collect()
     }
 
     /// The local port with this tag, and where it is.
@@ -129,6 +133,22 @@ impl Compiler {
     /// endpoint for longer than a flow can last.
     pub fn prolonged(&self, removed: &FlowRemoved) -> Option<Flow> {
         service::prolonged(removed, &self.view, &self.services)
+    }
+
+    /// All local ports, with their networks, and where they are.
+    pub fn attached(&self) -> impl Iterator<Item = (&Port, &Network, Attachment)> {
+        self.attachments.iter().filter_map(|(key, at)| {
+            let port = self.view.ports().get(key)?;
+            Some((port, self.view.networks().get(&port.network)?, *at))
+        })
+    }
+
+    /// What a local port may be told of its addresses.
+    pub fn links(&self, port: &Port, network: &Network) -> Vec<Link> {
+        let is_default = network.vni == default_vni();
+        let node = self.own_node().filter(|_| is_default);
+        let blocks = node.map(|node| node.blocks.as_slice()).unwrap_or_default();
+        port.addresses.iter().map(|address| Link::new(*address, network, blocks)).collect()
     }
 
     /// Makes one step, and tells what those owners want whom it touches.
@@ -452,7 +472,9 @@ impl Compiler {
             self.view.nodes().get(&port.node).map(Place::At)
         };
         if let Some(place) = place {
-            port::flows(out, port, network, self.vrf_of(network), place);
+            let asks = network.dhcp.is_some() && matches!(place, Place::Here { .. });
+            let links = if asks { self.links(port, network) } else { Vec::new() };
+            port::flows(out, port, network, self.vrf_of(network), &links, place);
         }
     }
 }

@@ -11,6 +11,7 @@ mod compile;
 pub mod conntrack;
 mod cookie;
 mod flows;
+mod link;
 mod local;
 mod meters;
 pub mod pipeline;
@@ -22,6 +23,7 @@ mod services;
 
 pub use compile::{CompileError, Compiled, Compiler, DEFAULT_VNI};
 pub use cookie::{CLASS, CLASS_MASK, CookieRange, LEARNED, Owner, PIPELINE, RULES, SERVICES};
+pub use link::Link;
 pub use local::{Attachment, LocalPorts};
 pub use meters::METERS;
 pub use plan::{Plan, RuleError, RuleProblem};

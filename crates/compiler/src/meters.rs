@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `0x4000_0000` | floods, one for each network, by VNI |
 //! | `0x4100_0000` | questions to the agent, one for each kind |
+//! | `0x4200_0000` | clients that ask for their addresses, one for each port, by tag |
 //! | `0x8000_0000` | ports, four for each tag: what goes to it, what comes from it, connections that it begins, and those that others begin with it |
 
 use crate::question::Question;
@@ -18,6 +19,10 @@ pub const METERS: RangeInclusive<u32> = 0x4000_0000..=METER_MAX;
 const FLOODS: u32 = 0x4000_0000;
 /// Where those of questions to the agent start.
 pub(crate) const QUESTIONS: u32 = 0x4100_0000;
+/// Where those of clients start.
+const CLIENTS: u32 = 0x4200_0000;
+/// Packets of one client in a second: many times what one needs, and no hindrance to others.
+const CLIENT_RATE: u32 = 10;
 /// Broadcast and multicast packets that ports of one network may send in a second, on one node:
 /// far above what ARP, neighbour discovery and mDNS need, far below what hurts a tunnel.
 const FLOOD_RATE: u32 = 1000;
@@ -61,6 +66,11 @@ pub(crate) fn flood(network: Vni) -> Meter {
 /// The meter of a kind of questions.
 pub(crate) fn question(question: Question) -> Meter {
     packets(question.meter(), QUESTION_RATE)
+}
+
+/// The meter of what the port with this tag asks for its addresses.
+pub(crate) fn client(tag: u32) -> Meter {
+    packets(CLIENTS + tag, CLIENT_RATE)
 }
 
 /// Packets in a second, and as many at once.

@@ -29,6 +29,12 @@ pub enum Question {
     Neighbour,
     /// A new connection to a Service at which nobody answers: it is refused.
     Reject,
+    /// A client asks for its addresses, by DHCP.
+    Dhcp,
+    /// The same by DHCPv6.
+    Dhcp6,
+    /// A client looks for routers: a router solicitation.
+    Router,
     /// Policies did not grant it: it is logged, and answered by nobody.
     Denied {
         /// Which side did not.
@@ -46,6 +52,9 @@ impl Question {
             Self::Expired => vec![2],
             Self::Neighbour => vec![3],
             Self::Reject => vec![4],
+            Self::Dhcp => vec![6],
+            Self::Dhcp6 => vec![7],
+            Self::Router => vec![8],
             Self::Denied { direction: Direction::Ingress } => vec![5, 0],
             Self::Denied { direction: Direction::Egress } => vec![5, 1],
         }
@@ -59,6 +68,9 @@ impl Question {
             [3] => Self::Neighbour,
             [4] => Self::Reject,
             [5, 0] => Self::Denied { direction: Direction::Ingress },
+            [6] => Self::Dhcp,
+            [7] => Self::Dhcp6,
+            [8] => Self::Router,
             [5, 1] => Self::Denied { direction: Direction::Egress },
             _ => return None,
         })
@@ -71,6 +83,9 @@ impl Question {
             Self::Expired => "expired",
             Self::Neighbour => "neighbour",
             Self::Reject => "reject",
+            Self::Dhcp => "dhcp",
+            Self::Dhcp6 => "dhcpv6",
+            Self::Router => "router",
             Self::Denied { .. } => "denied",
         }
     }
@@ -83,6 +98,9 @@ impl Question {
             Self::Neighbour => 3,
             Self::Reject => 4,
             Self::Denied { .. } => 5,
+            Self::Dhcp => 6,
+            Self::Dhcp6 => 7,
+            Self::Router => 8,
         };
         meters::QUESTIONS + kind
     }
@@ -111,6 +129,9 @@ mod tests {
             Question::Expired,
             Question::Neighbour,
             Question::Reject,
+            Question::Dhcp,
+            Question::Dhcp6,
+            Question::Router,
             Question::Denied { direction: Direction::Ingress },
             Question::Denied { direction: Direction::Egress },
         ];

@@ -92,6 +92,7 @@ fn objects(fabric: &Fabric) -> Vec<Object> {
             reach,
             subnets,
             dhcp_servers: Vec::new(),
+            dhcp: None,
         })
     };
     objects.push(network("pods", 1, "default", Reach::Routed, vec![]));

@@ -77,6 +77,7 @@ prop_compose! {
             reach: if routed { Reach::Routed } else { Reach::Bridged },
             subnets: vec![Subnet { cidr, gateway }],
             dhcp_servers: Vec::new(),
+            dhcp: None,
         })
     }
 }
@@ -304,6 +305,7 @@ fn a_port_costs_its_own_flows() {
         reach: Reach::Routed,
         subnets: vec![],
         dhcp_servers: vec![],
+        dhcp: None,
     };
     compiler.apply(put(Object::Network(network))).unwrap();
     for n in 0..=200_u8 {

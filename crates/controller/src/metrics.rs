@@ -36,6 +36,7 @@ pub struct Metrics {
     restconf_healed: Counter,
     restconf_aged: Counter,
     switches_refused: Counter,
+    switches_leases: Family<[(&'static str, &'static str); 2], Counter>,
 }
 
 /// From a tenth of a millisecond to some three seconds.
@@ -67,6 +68,7 @@ impl Default for Metrics {
             restconf_healed: Counter::default(),
             restconf_aged: Counter::default(),
             switches_refused: Counter::default(),
+            switches_leases: Family::default(),
         };
         let m = metrics.clone();
         r.register("requests", "Requests, by method, route and status", m.requests);
@@ -98,6 +100,8 @@ impl Default for Metrics {
         r.register("restconf_aged", help, m.restconf_aged);
         let help = "Switches without an agent, or wires of them, that were refused";
         r.register("switches_refused", help, m.switches_refused);
+        let help = "What became of leases on switches without an agent, by family and event";
+        r.register("switches_leases", help, m.switches_leases);
         Self { registry: Arc::new(r), ..metrics }
     }
 }
@@ -173,6 +177,11 @@ impl Metrics {
     /// A switch without an agent claimed what is not its own.
     pub(crate) fn switch_refused(&self) {
         self.switches_refused.inc();
+    }
+
+    /// A client on a switch without an agent asked for its addresses.
+    pub(crate) fn switch_leased(&self, family: &'static str, event: &'static str) {
+        self.switches_leases.get_or_create(&[("family", family), ("event", event)]).inc();
     }
 
     pub(crate) fn watch_began(&self) {

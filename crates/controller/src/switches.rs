@@ -12,7 +12,7 @@ use crate::restconf::Restconf;
 use osier_fleet::Hub;
 use osier_model::{Key, Mac, NodeName, Object, Port, PortKey};
 use osier_resource::Kind;
-use osier_switches::Cluster;
+use osier_switches::{Cluster, Family, LeaseEvent};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -159,6 +159,10 @@ impl Cluster for Sightings {
         if !is_known {
             switch.gone.clear();
         }
+    }
+
+    fn leased(&self, family: Family, event: LeaseEvent) {
+        self.metrics.switch_leased(family.name(), event.name());
     }
 
     fn refused(&self, node: Option<&NodeName>, why: &str) {

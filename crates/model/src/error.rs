@@ -93,6 +93,17 @@ pub enum Problem {
         /// Its name.
         name: String,
     },
+    /// An address of the other family than the prefix that it goes with.
+    #[error("{address} is not of the family of {prefix}")]
+    OtherFamily {
+        /// The address.
+        address: IpAddr,
+        /// The prefix.
+        prefix: String,
+    },
+    /// A text that is no domain's name.
+    #[error("{0:?} is no domain")]
+    NotDomain(String),
     /// An address that no device may have.
     #[error("{0} is not an address that a port can have")]
     NotUnicast(String),

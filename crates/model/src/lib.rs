@@ -14,6 +14,7 @@
 
 mod change;
 mod choice;
+mod dhcp;
 mod error;
 mod id;
 mod intervals;
@@ -34,6 +35,7 @@ mod workload;
 
 pub use change::{Change, Key, Object, ViewContent};
 pub use choice::{Backend, Candidates, Standpoint};
+pub use dhcp::{Dhcp, StaticRoute};
 pub use error::{Invalid, Problem};
 pub use id::{Identity, Vni, VrfId};
 pub use intervals::Intervals;

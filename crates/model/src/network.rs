@@ -1,5 +1,6 @@
 //! Networks and their subnets.
 
+use crate::dhcp::Dhcp;
 use crate::error::{Invalid, Problem};
 use crate::id::Vni;
 use crate::name::{NetworkName, RouterName};
@@ -27,6 +28,10 @@ pub struct Network {
     /// Addresses of ports of it that answer as DHCP servers. Answers of others are dropped.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dhcp_servers: Vec<IpAddr>,
+    /// What ports of it are told by their node that ask for their addresses; nobody answers if it
+    /// is not there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dhcp: Option<Dhcp>,
 }
 
 /// How ports of a network reach one another.
@@ -76,6 +81,17 @@ impl Network {
                     return fail("gateway", Problem::Missing("the network's router"));
                 }
                 _ => {}
+            }
+        }
+        if let Some(dhcp) = &self.dhcp {
+            dhcp.validate(&object)?;
+            if !dhcp.subnets.is_empty() && !self.subnets.is_empty() {
+                let problem = Problem::Idle("another list of subnets", "the network's own");
+                return Err(Invalid::new(&object, "dhcp.subnets", problem));
+            }
+            if !self.dhcp_servers.is_empty() {
+                let problem = Problem::Idle("a list of servers", "dhcp");
+                return Err(Invalid::new(&object, "dhcp_servers", problem));
             }
         }
         for (i, address) in self.dhcp_servers.iter().enumerate() {

@@ -197,8 +197,8 @@ fn network(
     })?;
     let vni = either(spec.vni, status.vni, any, "vni", missing)?;
     let (router, subnets) = (spec.router.clone(), spec.subnets.clone());
-    let dhcp_servers = spec.dhcp_servers.clone();
-    Ok(Network { name, vni, router, reach: spec.reach, subnets, dhcp_servers })
+    let (dhcp_servers, dhcp) = (spec.dhcp_servers.clone(), spec.dhcp.clone());
+    Ok(Network { name, vni, router, reach: spec.reach, subnets, dhcp_servers, dhcp })
 }
 
 fn port(

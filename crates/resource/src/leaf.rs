@@ -89,6 +89,37 @@ pub(crate) struct Subnet {
     gateway: Option<Address>,
 }
 
+/// What clients of a network are told by DHCP, DHCPv6 and router discovery.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub(crate) struct Dhcp {
+    /// Seconds that a lease lasts, 20 at least; 3600.
+    lease: Option<u32>,
+    /// Name servers, of either family.
+    #[schemars(default)]
+    dns: Vec<Address>,
+    /// The domain that names are looked up in.
+    domain: Option<String>,
+    /// The MTU to say; that of the port if there is none.
+    mtu: Option<u16>,
+    /// Routes beside the default one.
+    #[schemars(default)]
+    routes: Vec<StaticRoute>,
+    /// Subnets and gateways to say, of a network whose addresses come from pools.
+    #[schemars(default)]
+    subnets: Vec<Subnet>,
+}
+
+/// A route that clients are told.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub(crate) struct StaticRoute {
+    /// Where to.
+    to: Prefix,
+    /// By whom.
+    via: Address,
+}
+
 /// How fast a port may send and receive. Directions are the device's own.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]

@@ -4,8 +4,8 @@ use crate::leaf;
 use crate::status::Condition;
 use ipnet::IpNet;
 use osier_model::{
-    Endpoint, EndpointPort, Endpoints, EndpointsKey, Locality, RouterName, Service, ServiceName,
-    ServicePort, SliceName, Transport,
+    Endpoint, EndpointPort, Endpoints, EndpointsKey, Locality, PoolName, RouterName, Service,
+    ServiceName, ServicePort, SliceName, Transport,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -23,6 +23,10 @@ pub struct ServiceSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<leaf::Address>")]
     pub addresses: Vec<IpAddr>,
+    /// Where its addresses come from, if none is named; the fabric's if there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Vec<leaf::Name>")]
+    pub pools: Vec<PoolName>,
     /// Addresses of it that the outside knows, and leads to some node by itself.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<leaf::Address>")]

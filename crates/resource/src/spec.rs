@@ -6,8 +6,8 @@
 use crate::leaf;
 use ipnet::IpNet;
 use osier_model::{
-    Isolation, Limits, Mac, NetworkName, NodeName, PolicyMode, PoolName, Reach, RouterName, Subnet,
-    Tunnel, Vni, VrfId,
+    Dhcp, Isolation, Limits, Mac, NetworkName, NodeName, PolicyMode, PoolName, Reach, RouterName,
+    Subnet, Tunnel, Vni, VrfId,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -115,6 +115,11 @@ pub struct NetworkSpec {
     /// Addresses of ports of it that answer as DHCP servers. Answers of others are dropped.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dhcp_servers: Vec<IpAddr>,
+    /// What ports of it are told by their node that ask for their addresses; nobody answers if it
+    /// is not there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<leaf::Dhcp>")]
+    pub dhcp: Option<Dhcp>,
 }
 
 /// An attachment of a device to a network.

@@ -175,7 +175,7 @@ fn errors_name_file_line_field_and_what_was_meant() {
         ),
         (
             "  wings: 2",
-            "f.yaml:6:3: Network blue: spec.wings: no such field: there are dhcpServers, pools, reach, \
+            "f.yaml:6:3: Network blue: spec.wings: no such field: there are dhcp, dhcpServers, pools, reach, \
              router, subnets, vni",
         ),
         ("  vni: 1\n  vni: 2", "f.yaml:7:3: duplicate mapping key: vni"),

@@ -280,6 +280,41 @@ fn pools_give_what_is_between_their_ends_and_never_overlap() {
     assert_eq!(world.names(Kind::Port), [""; 0]);
 }
 
+#[test]
+fn what_no_other_pool_is_for_comes_from_the_flat_ones() {
+    let mut world = World::new(Isolation::None);
+    let list = "dhcp_allocation_pool:dhcp_allocation_pool/network";
+    let pool = |id: &str, net: &str| {
+        json!({"network-id": id, "allocation-pool": [{"subnet": format!("{net}.0/24"),
+            "gateway": format!("{net}.1"), "dns-servers": [format!("{net}.53"), "10.0.0.53"]}]})
+    };
+    world.put(PODS, 11, pod(11, "web", HOST, ""));
+    let service = json!({"uid": uid(21), "name": "web", "network-NS": "shop",
+        "endpoints": [uid(11)], "service-ports": []});
+    world.put(SERVICES, 21, service);
+    assert_eq!(world.names(Kind::Port), [""; 0]);
+    assert_eq!(world.names(Kind::Service), [""; 0]);
+    for (id, net) in [("pod-pool", "10.31.0"), ("service-pool", "10.32.0")] {
+        world.learn(&format!("{list}={id}"), Some(pool(id, net))).unwrap();
+    }
+    assert_eq!(world.names(Kind::Port), ["shop:web"]);
+    let service = world.spec(Kind::Service, "shop:web");
+    assert_eq!(service["pools"], json!(["service-pool:10.32.0.0-24"]));
+    let network = world.spec(Kind::Network, "192.0.2.11:shop");
+    assert_eq!(network["pools"], json!(["pod-pool:10.31.0.0-24"]));
+    assert_eq!(network["dhcp"]["dns"], json!(["10.31.0.53", "10.0.0.53"]));
+    let subnet = json!({"cidr": "10.31.0.0/24", "gateway": "10.31.0.1"});
+    assert_eq!(network["dhcp"]["subnets"], json!([subnet]));
+    // A namespace's own is before all others.
+    world.learn(&format!("{list}=shop"), Some(pool("shop", "10.30.0"))).unwrap();
+    let network = world.spec(Kind::Network, "192.0.2.11:shop");
+    assert_eq!(network["pools"], json!(["shop:10.30.0.0-24"]));
+    let most = json!({"network-id": "far", "allocation-pool": [
+        {"subnet": "10.33.0.0/24", "dns-servers": vec!["10.0.0.53"; 9]}]});
+    let refused = world.learn(&format!("{list}=far"), Some(most)).unwrap_err();
+    assert_eq!(refused.message, "9 are more than 8");
+}
+
 /// Everything that is made can be told by the label, and is valid alone.
 #[test]
 fn what_is_made_is_marked_and_valid() {

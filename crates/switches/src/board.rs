@@ -76,6 +76,10 @@ impl Board {
         self.compiler.view()
     }
 
+    pub(crate) fn compiler(&self) -> &Compiler {
+        &self.compiler
+    }
+
     /// All, from nothing.
     pub(crate) fn all(&self) -> Outcome {
         let mut outcome = Outcome::default();

@@ -12,10 +12,13 @@ use crate::wires::{Wires, text};
 use crate::{Cluster, SOFTWARE};
 use futures_util::future::BoxFuture;
 use futures_util::stream::{BoxStream, FuturesOrdered, StreamExt};
-use osier_compiler::{CLASS, CLASS_MASK, Compiled, GROUPS, LEARNED, LocalPorts, METERS};
+use osier_answers::{Reply, advertisements, reply};
+use osier_compiler::{
+    CLASS, CLASS_MASK, CONTROLLER_ID, Compiled, GROUPS, LEARNED, LocalPorts, METERS,
+};
 use osier_fleet::{AgentVersion, Applied, Event, Fault, Report, Reports, VERSION, Views};
 use osier_model::{Change, Key, Node, NodeName, Object, Tunnel};
-use osier_openflow::message::Message;
+use osier_openflow::message::{Message, PacketIn2, PacketOut};
 use osier_openflow::port_no::PortNo;
 use osier_openflow::session::{Events, Session};
 use osier_ovsdb::session::{Event as RowEvent, Session as Manager, Subscription};
@@ -38,6 +41,10 @@ const WAITING: usize = 4;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How often what changed is told.
 const TELL: Duration = Duration::from_millis(500);
+/// How often routers tell of themselves: many times in the time that it holds.
+const ADVERTISE: Duration = Duration::from_mins(10);
+/// Packets that wait to be answered.
+const QUESTIONS: usize = 256;
 /// When connections to former endpoints are forgotten, each after the time before.
 const AGAIN: [Duration; 3] = [Duration::ZERO, Duration::from_secs(1), Duration::from_secs(4)];
 /// Faults that are told.
@@ -88,6 +95,8 @@ pub(crate) struct Driver {
     waiting: Vec<(u64, Session, Events)>,
     sessions: mpsc::Sender<(Session, Events)>,
     flows: FlowReconciler,
+    /// Packets that the switch asks about.
+    questions: mpsc::Receiver<PacketIn2>,
     local: Option<LocalPorts>,
     view: Option<BoxStream<'static, Event>>,
     board: Option<Board>,
@@ -116,7 +125,10 @@ fn flow_ownership() -> flows::Ownership {
 impl Driver {
     pub(crate) fn new(node: NodeName, context: Arc<Context>) -> Self {
         let (sessions, received) = mpsc::channel(1);
-        let flows = FlowReconciler::start(received, flow_ownership(), flows::Options::default());
+        let (to, questions) = mpsc::channel(QUESTIONS);
+        let asked = flows::Questions { controller: CONTROLLER_ID, to };
+        let options = flows::Options { questions: Some(asked), ..flows::Options::default() };
+        let flows = FlowReconciler::start(received, flow_ownership(), options);
         Self {
             wires: Wires::new(&context.bridge),
             node,
@@ -126,6 +138,7 @@ impl Driver {
             waiting: Vec::new(),
             sessions,
             flows,
+            questions,
             local: None,
             view: None,
             board: None,
@@ -142,6 +155,8 @@ impl Driver {
     pub(crate) async fn run(mut self, mut inputs: mpsc::Receiver<Input>) {
         let mut tick = interval(TELL);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut advertise = interval(ADVERTISE);
+        advertise.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 input = inputs.recv() => match input {
@@ -156,6 +171,8 @@ impl Driver {
                 Some((revision, fault)) = self.unsettled.next(), if !self.unsettled.is_empty() => {
                     self.settled(revision, fault);
                 }
+                Some(asked) = self.questions.recv() => self.answer(&asked).await,
+                _ = advertise.tick() => self.advertise().await,
                 () = closed(self.switch.as_ref()) => {
                     self.switch = None;
                     self.adopt().await;
@@ -426,6 +443,33 @@ impl Driver {
         let port = key(id)?;
         let node = self.context.cluster.place_of(&port).filter(|node| *node != self.node)?;
         Some(Refusal::Elsewhere { port, node }.to_string())
+    }
+
+    /// Answers what the switch asks, as an agent would.
+    async fn answer(&mut self, asked: &PacketIn2) {
+        let Some(board) = &self.board else { return };
+        let Reply { packet, lease } = reply(board.compiler(), asked);
+        if let Some((family, event)) = lease {
+            self.context.cluster.leased(family, event);
+        }
+        self.send(packet.into_iter().collect()).await;
+    }
+
+    /// Routers tell of themselves.
+    async fn advertise(&mut self) {
+        let Some(board) = &self.board else { return };
+        let packets = advertisements(board.compiler());
+        self.send(packets).await;
+    }
+
+    async fn send(&mut self, packets: Vec<PacketOut>) {
+        let Some(session) = &self.switch else { return };
+        for packet in packets {
+            if session.send(&Message::PacketOut(packet)).await.is_err() {
+                // It has ended, and that is heard elsewhere.
+                return;
+            }
+        }
     }
 
     fn settled(&mut self, revision: u64, fault: Option<String>) {

@@ -18,6 +18,7 @@ mod stale;
 mod wires;
 
 pub use doors::{BindError, Doors, Options};
+pub use osier_answers::{Family, LeaseEvent};
 pub use osier_ovsdb::session::TlsFiles;
 
 use osier_model::{Mac, NodeName, PortKey};
@@ -45,6 +46,9 @@ pub trait Cluster: Send + Sync + 'static {
 
     /// All that a switch has was told. False: it is away, and nothing is known of it.
     fn known(&self, node: &NodeName, is_known: bool);
+
+    /// A client on a switch asked for its addresses: what became of it.
+    fn leased(&self, family: Family, event: LeaseEvent);
 
     /// A switch, or a wire of it, was refused.
     fn refused(&self, node: Option<&NodeName>, why: &str);

@@ -25,9 +25,11 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "osier-kubernetes",
         &["osier-controller", "osier-fleet", "osier-model", "osier-resource", "osier-store"],
     ),
+    ("osier-answers", &["osier-compiler", "osier-model", "osier-openflow"]),
     (
         "osier-agent",
         &[
+            "osier-answers",
             "osier-cni",
             "osier-compiler",
             "osier-fleet",
@@ -60,6 +62,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "osier-switches",
         &[
+            "osier-answers",
             "osier-compiler",
             "osier-fleet",
             "osier-model",
@@ -86,6 +89,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
 
 /// Crates that must do without a runtime, less their sessions.
 const SANS_IO: &[&str] = &[
+    "osier-answers",
     "osier-compiler",
     "osier-model",
     "osier-openflow",

@@ -1,8 +1,8 @@
 //! The log of what policies denied: who, to whom, and which policies are about it. So many lines in a
 //! second; the rest is counted. All of it is remembered for a while, for who asks.
 
-use super::ip::IpPacket;
 use crate::denied::{Attempt, DeniedLately};
+use osier_answers::IpPacket;
 use osier_compiler::conntrack::{zone_in, zone_of};
 use osier_compiler::registers::Register;
 use osier_compiler::{Compiler, Question};

@@ -3,9 +3,9 @@
 //! time, where that is longer than a flow can last.
 
 use super::denied::Denials;
-use super::reply;
 use crate::Chain;
 use crate::switch::Switch;
+use osier_answers::{Reply, advertisements, reply};
 use osier_compiler::{CONTROLLER_ID, Compiler, Question};
 use osier_openflow::action::PacketInReason;
 use osier_openflow::flow::FlowMod;
@@ -15,11 +15,16 @@ use osier_openflow::message::{
 use osier_openflow::session::{Backoff, BatchError, Dialer, Endpoint, Events, Options, Session};
 use osier_southbound::SWITCH_CONFIG;
 use std::path::Path;
+use std::time::Duration;
 use thiserror::Error;
+use tokio::time::{MissedTickBehavior, interval};
 use tracing::{debug, warn};
 
 /// Bytes of questions that wait. What does not fit is lost, and asked again by who needs it.
 const WAITING: usize = 256 * 1024;
+
+/// How often routers tell of themselves: many times in the time that it holds.
+const ADVERTISE: Duration = Duration::from_mins(10);
 
 #[derive(Debug, Error)]
 #[error("the switch does not let us listen")]
@@ -62,7 +67,21 @@ async fn listen(session: &Session) -> Result<(), ListenError> {
 /// Answers until the session ends.
 async fn answer(session: &Session, mut events: Events, switch: &Switch) {
     let mut denials = Denials::new(switch.denied().clone());
-    while let Some(event) = events.recv().await {
+    let mut advertise = interval(ADVERTISE);
+    advertise.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        let event = tokio::select! {
+            event = events.recv() => event,
+            _ = advertise.tick() => {
+                for packet in switch.with_compiler(advertisements).await {
+                    if session.send(&Message::PacketOut(packet)).await.is_err() {
+                        return;
+                    }
+                }
+                continue;
+            }
+        };
+        let Some(event) = event else { return };
         let answer = match event.message {
             Message::PacketIn2(asked) => {
                 let answer = answer_packet(&asked, &mut denials, switch).await;
@@ -95,7 +114,10 @@ async fn answer_packet(
         denials.log(compiler, asked);
         reply(compiler, asked)
     };
-    let answer = switch.with_compiler(look).await;
-    debug!(userdata = ?asked.userdata, answered = answer.is_some(), "asked");
-    answer
+    let Reply { packet, lease } = switch.with_compiler(look).await;
+    debug!(userdata = ?asked.userdata, answered = packet.is_some(), ?lease, "asked");
+    if let Some((family, event)) = lease {
+        switch.metrics().leased(family.name(), event.name());
+    }
+    packet
 }

@@ -9,6 +9,7 @@ use osier_cni::delegate::DelegateError;
 use osier_cni::spec::{Code, Error};
 use osier_model::NameError;
 use osier_ovsdb::session::TransactError;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error as ThisError;
@@ -93,6 +94,14 @@ pub enum PortError {
         /// The network.
         network: String,
     },
+    /// Another plugin was told an address that is not the port's.
+    #[error("the plugin {plugin} got {address}, which is not the port's")]
+    LeasedOtherwise {
+        /// The plugin.
+        plugin: String,
+        /// The address.
+        address: IpAddr,
+    },
     /// The pod's namespace.
     #[error(transparent)]
     Namespace(#[from] NamespaceError),
@@ -148,7 +157,9 @@ impl PortError {
             | Self::AttachedOtherwise(_) => Code::INVALID_CONFIG,
             Self::Name(_) | Self::Namespace(_) => Code::INVALID_ENVIRONMENT,
             Self::Address(_) | Self::Controller(AskError::Refused(_)) => Code::NO_ADDRESS,
-            Self::NothingGiven(_) | Self::Ipam(_) => Code::DELEGATE_FAILED,
+            Self::NothingGiven(_) | Self::LeasedOtherwise { .. } | Self::Ipam(_) => {
+                Code::DELEGATE_FAILED
+            }
             Self::Kernel(_) | Self::Switch(_) | Self::Firewall(_) | Self::Panicked => {
                 Code::AGENT_FAILED
             }

@@ -58,7 +58,9 @@ impl Ports {
         if let Some(wish) = wish.as_ref().filter(|wish| !wish.addresses.is_empty() && !granted) {
             return Ok(of_port(Giver::View, wish, target, &requested)?);
         }
-        if let Ipam::Delegate(name) = &call.config.ipam {
+        if let Ipam::Delegate(name) = &call.config.ipam
+            && late::asks_node(&call.config.ipam, target).is_none()
+        {
             if late::needs_interface(name) {
                 late::check(name, target)?;
                 // Other nodes find it by the one that the view says.

@@ -2,13 +2,16 @@
 //! needs it before it can say anything. Such a port is made without addresses, may then only ask
 //! for one, and is completed: its record, its flows, and last what the pod sees. Other limits for a
 //! port that is there come the same way.
+//!
+//! In networks whose node answers who asks, addresses are known before: there the plugin asks for what
+//! the port has already.
 
 use super::give::limits;
 use super::grant::{self, Target};
 use super::{PortError, Ports, ipam};
 use crate::desired::PodPort;
 use crate::netlink::{self, Namespace};
-use osier_cni::config::{AttachRequest, Attachment};
+use osier_cni::config::{AttachRequest, Attachment, Ipam};
 use osier_cni::rpc::Request;
 use osier_cni::spec::Dns;
 use osier_model::{Mac, Reach};
@@ -31,6 +34,15 @@ pub(super) fn check(plugin: &str, target: &Target) -> Result<(), PortError> {
             network: target.network.name.to_string(),
         }),
     }
+}
+
+/// The plugin that asks through the interface, where its node answers.
+pub(super) fn asks_node<'a>(ipam: &'a Ipam, target: &Target) -> Option<&'a str> {
+    match ipam {
+        Ipam::Delegate(name) if needs_interface(name) => Some(name.as_str()),
+        _ => None,
+    }
+    .filter(|_| target.network.dhcp.is_some())
 }
 
 /// An Ethernet address for who has no other yet: the same for one attachment, so that servers know
@@ -70,6 +82,23 @@ impl Ports {
         let interface = self.interface(&port).await;
         netlink::set_up_pod(namespace, port.host.clone(), interface).await??;
         Ok((port, grant.dns))
+    }
+
+    /// Has the plugin ask for what a port has already: its node answers.
+    pub(super) async fn lease(
+        &self,
+        plugin: &str,
+        request: &Request,
+        port: &PodPort,
+        deadline: Instant,
+    ) -> Result<Dns, PortError> {
+        let result = ipam::add(plugin, request, deadline).await?;
+        let mut given = result.ips.iter().map(|ip| ip.address.address);
+        let Some(address) = given.find(|address| !port.ips().any(|own| own == *address)) else {
+            return Ok(result.dns);
+        };
+        ipam::undo(plugin, request).await;
+        Err(PortError::LeasedOtherwise { plugin: plugin.to_owned(), address })
     }
 
     /// A port that is there, as fast as is asked for now.

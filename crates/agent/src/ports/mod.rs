@@ -213,6 +213,10 @@ impl Ports {
         if later && made.is_ok() {
             let completed = self.complete(call, request, &target, &port, &namespace, deadline);
             made = completed.await.map(|completed| (port, dns) = completed);
+        } else if let (Some(plugin), Ok(())) = (late::asks_node(&call.config.ipam, &target), &made)
+        {
+            let leased = self.lease(plugin, request, &port, deadline).await;
+            made = leased.map(|told| dns = told);
         }
         if let Err(error) = made {
             // One of another kind has no interfaces to begin with.

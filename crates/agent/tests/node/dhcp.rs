@@ -16,7 +16,7 @@ fn ports() -> String {
 }
 
 /// The plugin's daemon; it goes when dropped.
-fn daemon(lab: &Lab, node: &Node) -> (Process, PathBuf) {
+pub(crate) fn daemon(lab: &Lab, node: &Node) -> (Process, PathBuf) {
     let socket = lab.dir().join("dhcp.sock");
     let command = node.netns().command("/usr/lib/cni/dhcp");
     let process = command.arg("daemon").arg("-socketpath").arg(&socket).spawn().unwrap();

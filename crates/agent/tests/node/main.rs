@@ -3,6 +3,7 @@
 
 mod burst;
 mod changes;
+mod clients;
 mod cluster;
 mod dhcp;
 mod failures;

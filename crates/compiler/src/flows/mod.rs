@@ -4,6 +4,7 @@ pub(crate) mod admission;
 pub(crate) mod affinity;
 pub(crate) mod arp;
 pub(crate) mod balance;
+pub(crate) mod client;
 pub(crate) mod flood;
 pub(crate) mod neighbour;
 pub(crate) mod network;

@@ -37,11 +37,14 @@ const NOT_ROUTED: [&str; 8] = [
 ];
 
 /// One of each kind.
-const QUESTIONS: [Question; 5] = [
+const QUESTIONS: [Question; 8] = [
     Question::TooBig { mtu: 0 },
     Question::Expired,
     Question::Neighbour,
     Question::Reject,
+    Question::Dhcp,
+    Question::Dhcp6,
+    Question::Router,
     Question::Denied { direction: Direction::Ingress },
 ];
 

@@ -3,9 +3,10 @@
 //! everything goes through the router, and that is what keeps a pod's flows few.
 
 use super::{
-    admission, arp, mac, neighbour, network, out_of, priority, source_nat, spoof_guard,
+    admission, arp, client, mac, neighbour, network, out_of, priority, source_nat, spoof_guard,
     through_tunnel,
 };
+use crate::link::Link;
 use crate::local::{Attachment, host};
 use crate::meters;
 use crate::pipeline::Table;
@@ -36,11 +37,15 @@ pub(crate) fn flows(
     port: &Port,
     network: &Network,
     vrf: Option<VrfId>,
+    links: &[Link],
     place: Place<'_>,
 ) {
     if let Place::Here { at, large, connection_rate, .. } = place {
         ingress(out, port, network, vrf, at, large);
         spoof_guard::flows(out, port, network, own_addresses(port, network), at);
+        if network.dhcp.is_some() {
+            client::flows(out, port, links, at);
+        }
         limits(out, port, at);
         if let Some(rate) = connection_rate {
             admission::flows(out, at, rate);

@@ -1,5 +1,6 @@
 //! What may come from a port: its own Ethernet address with its own addresses, in IP, ARP and
-//! neighbour discovery; and from none, who asks a DHCP server for one. Everything else is dropped
+//! neighbour discovery; and from none, who asks a DHCP server for one (whom the node answers is asked
+//! for elsewhere: `client`). Everything else is dropped
 //! by the table's miss.
 //!
 //! And what may not, whosever addresses it has: what only routers and servers say, tags, what the
@@ -17,16 +18,16 @@ use osier_openflow::field::Field;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 const ARP: u16 = 0x0806;
-const UDP: u8 = 17;
+pub(super) const UDP: u8 = 17;
 /// The protocol of messages about packets, by family, and where their kind is.
 const MESSAGES: [(u8, Field); 2] = [(1, Field::ICMP_TYPE), (58, Field::ICMPV6_TYPE)];
 /// What only routers say. IPv4: redirect (RFC 792), router advertisement (RFC 1256). IPv6: router
 /// advertisement, redirect (RFC 4861), renumbering (RFC 2894), router discovery (RFC 4286).
 const OF_ROUTERS: [&[u8]; 2] = [&[5, 9], &[134, 137, 138, 151]];
 /// RFC 2131, 4.1.
-const DHCP_SERVER: u16 = 67;
+pub(super) const DHCP_SERVER: u16 = 67;
 /// Where clients are answered, by family: there, and RFC 8415, 7.2.
-const DHCP_CLIENTS: [u16; 2] = [68, 546];
+pub(super) const DHCP_CLIENTS: [u16; 2] = [68, 546];
 /// Headers of IPv6 behind which there is another: what the datapaths of Open vSwitch say where a packet
 /// ends before its last one (RFC 7112 forbids that).
 const UNREAD: [u8; 2] = [0, 59];
@@ -83,7 +84,7 @@ pub(crate) fn flows(
             out.add(answers.sourced(address).to(Table::Dispatch));
         }
     }
-    if bridged {
+    if bridged && network.dhcp.is_none() {
         asks_for_address(out, port, at);
     }
 }
@@ -128,7 +129,8 @@ fn answers_client(rule: Rule, ipv6: bool) -> Rule {
     rule.family(ipv6).eq(Field::IP_PROTO, UDP).eq(Field::UDP_DST, client)
 }
 
-fn from(port: &Port, at: Attachment, priority: u16) -> Rule {
+/// What comes from a port with its own Ethernet address.
+pub(super) fn from(port: &Port, at: Attachment, priority: u16) -> Rule {
     Rule::new(Table::SpoofGuard, priority)
         .when(Register::IN_TAG, at.tag)
         .eq(Field::ETH_SRC, mac(port.mac))

@@ -151,7 +151,13 @@ impl IntoResponse for ApiError {
 
 impl From<WriteError> for ApiError {
     fn from(error: WriteError) -> Self {
-        let cause = error.source().map(ToString::to_string).unwrap_or_default();
+        let mut causes = Vec::new();
+        let mut cause = error.source();
+        while let Some(error) = cause {
+            causes.push(error.to_string());
+            cause = error.source();
+        }
+        let cause = causes.join(": ");
         let said = match cause.as_str() {
             "" => error.to_string(),
             cause => format!("{error}: {cause}"),

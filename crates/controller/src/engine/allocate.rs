@@ -52,8 +52,10 @@ pub enum Exhausted {
         length: u8,
     },
     /// No address for a Service is free.
-    #[error("the fabric's services have no free address")]
+    #[error("{} have no free address", if *is_pooled { "its pools" } else { "the fabric's services" })]
     Services {
+        /// Whether it has pools of its own.
+        is_pooled: bool,
         /// What the last of them says.
         #[source]
         source: AllocateError,
@@ -249,18 +251,30 @@ impl Allocator {
         given.map_err(|source| Exhausted::Addresses { network: network.clone(), source })
     }
 
-    /// An address of each family that Services have. `is_taken` knows what users chose.
+    /// An address of each family that these pools have, or Services if there are none. `is_taken` knows
+    /// what users chose.
     pub(crate) fn service_addresses(
         &mut self,
+        pools: &[PoolName],
         is_taken: impl Fn(IpAddr) -> bool,
     ) -> Result<Vec<IpAddr>, Exhausted> {
-        let prefixes = self.service_prefixes();
-        let sources: Vec<_> = prefixes.map(|prefix| (Source::Services(prefix), prefix)).collect();
-        self.of_each_family(&sources, is_taken).map_err(|source| Exhausted::Services { source })
+        let sources = self.service_sources(pools);
+        self.of_each_family(&sources, is_taken)
+            .map_err(|source| Exhausted::Services { is_pooled: !pools.is_empty(), source })
     }
 
-    fn service_prefixes(&self) -> impl Iterator<Item = IpNet> {
-        self.services.iter().map(AddressPool::prefix)
+    fn service_sources(&self, pools: &[PoolName]) -> Vec<(Source, IpNet)> {
+        if pools.is_empty() {
+            let prefixes = self.services.iter().map(AddressPool::prefix);
+            return prefixes.map(|prefix| (Source::Services(prefix), prefix)).collect();
+        }
+        self.pool_sources(pools).collect()
+    }
+
+    fn pool_sources(&self, pools: &[PoolName]) -> impl Iterator<Item = (Source, IpNet)> {
+        pools.iter().filter_map(|name| {
+            Some((Source::Pool(name.clone()), self.pools.get(name)?.pool.prefix()))
+        })
     }
 
     /// An address of each family that the sources have: of the first that has one left.
@@ -334,21 +348,23 @@ impl Allocator {
     }
 
     /// Addresses of a Service that a user chose, or that were given before.
-    pub(crate) fn note_service(&mut self, addresses: &[IpAddr]) {
-        for thing in self.of_services(addresses) {
+    pub(crate) fn note_service(&mut self, pools: &[PoolName], addresses: &[IpAddr]) {
+        for thing in self.of_services(pools, addresses) {
             self.note(thing);
         }
     }
 
-    pub(crate) fn free_service(&mut self, addresses: &[IpAddr]) {
-        let things = self.of_services(addresses);
+    pub(crate) fn free_service(&mut self, pools: &[PoolName], addresses: &[IpAddr]) {
+        let things = self.of_services(pools, addresses);
         self.frees.extend(things);
     }
 
-    fn of_services(&self, addresses: &[IpAddr]) -> Vec<Thing> {
-        let prefix = |address: &IpAddr| self.service_prefixes().find(|p| p.contains(address));
-        let thing =
-            |address: &IpAddr| Some(Thing::Address(Source::Services(prefix(address)?), *address));
+    fn of_services(&self, pools: &[PoolName], addresses: &[IpAddr]) -> Vec<Thing> {
+        let sources = self.service_sources(pools);
+        let thing = |address: &IpAddr| {
+            let (source, _) = sources.iter().find(|(_, prefix)| prefix.contains(address))?;
+            Some(Thing::Address(source.clone(), *address))
+        };
         addresses.iter().filter_map(thing).collect()
     }
 
@@ -477,9 +493,7 @@ impl Allocator {
 
     fn sources(&self, network: &NetworkName) -> Vec<(Source, IpNet)> {
         let Some(state) = self.networks.get(network) else { return Vec::new() };
-        let pools = state.pools.iter().filter_map(|name| {
-            Some((Source::Pool(name.clone()), self.pools.get(name)?.pool.prefix()))
-        });
+        let pools = self.pool_sources(&state.pools);
         let subnets = state
             .subnets
             .iter()

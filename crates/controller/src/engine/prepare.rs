@@ -156,7 +156,7 @@ impl State {
         let was = before.as_ref().and_then(|before| before.to_model().ok());
         if was.as_ref() != Some(&modelled) || pools_of(before.as_ref()) != pools_of(Some(&resource))
         {
-            self.learn(round, draft, was.as_ref(), &modelled, &resource)?;
+            self.learn(round, draft, (was.as_ref(), before.as_ref()), &modelled, &resource)?;
         }
         let effect = if before.is_some() { Effect::Configured } else { Effect::Created };
         draft.document(key(&resource.key())?, base, Some(resource.to_stored().into()));
@@ -230,7 +230,7 @@ impl State {
                             || draft.has_service_address(address)
                             || hub.is_service_address(address)
                     };
-                    let given = self.allocator.service_addresses(is_taken);
+                    let given = self.allocator.service_addresses(&spec.pools, is_taken);
                     status.addresses = given.map_err(exhausted)?;
                 }
             }
@@ -249,12 +249,12 @@ impl State {
         &mut self,
         round: &Staging,
         draft: &mut Staging,
-        was: Option<&Modelled>,
+        (was, before): (Option<&Modelled>, Option<&Resource>),
         now: &Modelled,
         resource: &Resource,
     ) -> Result<(), WriteError> {
         if let Some(Modelled::Object(was)) = was {
-            self.forget(was);
+            self.forget(was, pools_of(before));
         }
         match now {
             Modelled::Fabric(fabric) => {
@@ -308,7 +308,7 @@ impl State {
                 allocator.set_network(&network.name, Some((network, pools)));
             }
             Object::Port(port) => allocator.note_addresses(&port.network, &port.addresses),
-            Object::Service(service) => allocator.note_service(&service.addresses),
+            Object::Service(service) => allocator.note_service(pools, &service.addresses),
             // They have no numbers of their own.
             Object::Endpoints(_)
             | Object::Selection(_)
@@ -319,14 +319,14 @@ impl State {
     }
 
     /// They are nobody's, as soon as that is stored.
-    fn forget(&mut self, object: &Object) {
+    fn forget(&mut self, object: &Object, pools: &[PoolName]) {
         let allocator = &mut self.allocator;
         match object {
             Object::Node(node) => allocator.free_blocks(&node.blocks),
             Object::Router(router) => allocator.free_number(Number::Vrf, router.vrf.0.into()),
             Object::Network(network) => allocator.free_number(Number::Vni, network.vni.get()),
             Object::Port(port) => allocator.free_addresses(&port.network, &port.addresses),
-            Object::Service(service) => allocator.free_service(&service.addresses),
+            Object::Service(service) => allocator.free_service(pools, &service.addresses),
             // They have no numbers of their own.
             Object::Endpoints(_)
             | Object::Selection(_)
@@ -343,7 +343,7 @@ impl State {
     ) -> Result<Outcome, WriteError> {
         match resource.to_model().map_err(WriteError::of_convert)? {
             Modelled::Object(object) => {
-                self.forget(&object);
+                self.forget(&object, pools_of(Some(&resource)));
                 if let Object::Network(network) = &object {
                     self.allocator.set_network(&network.name, None);
                 }
@@ -464,8 +464,10 @@ pub(super) fn outcome(effect: Effect, resource: Option<Resource>) -> Outcome {
     Outcome { effect, resource, joined: None }
 }
 
-fn pools_of(resource: Option<&Resource>) -> &[PoolName] {
+/// Where a network's or a Service's addresses come from.
+pub(super) fn pools_of(resource: Option<&Resource>) -> &[PoolName] {
     match resource {
+        Some(Resource::Service(service)) => &service.spec.pools,
         Some(Resource::Network(network)) => &network.spec.pools,
         _ => &[],
     }

@@ -1,11 +1,12 @@
 //! The start: everything is read from the store, page by page, and the model is rebuilt.
 
 use super::allocate::{AllocationRules, Allocator};
+use super::prepare::pools_of;
 use super::settling::Settling;
 use super::{Engine, QUEUE, State};
 use crate::metrics::Metrics;
 use osier_fleet::Hub;
-use osier_model::{Change, Fabric, PoolName, Saying};
+use osier_model::{Change, Fabric, Saying};
 use osier_resource::{Fault, Kind, Modelled, Resource};
 use osier_span::{Cluster, Refused, Roster};
 use osier_store::{CommitError, Key, ListError, Query, Store, Transaction, Unavailable};
@@ -144,10 +145,7 @@ impl State {
     ) -> Result<Option<Change>, Fault> {
         let said =
             |e: osier_resource::ConvertError| Fault { field: String::new(), said: e.to_string() };
-        let pools: &[PoolName] = match resource {
-            Resource::Network(network) => &network.spec.pools,
-            _ => &[],
-        };
+        let pools = pools_of(Some(resource));
         match resource.to_model().map_err(said)? {
             Modelled::Fabric(fabric) => {
                 self.allocator.set_services(&fabric.services);

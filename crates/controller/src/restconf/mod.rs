@@ -13,12 +13,12 @@ pub(crate) use follow::follow;
 pub(crate) use healing::heal;
 pub(crate) use routes::router;
 
-use crate::engine::{Engine, Operation, Write, WriteError, Written};
+use crate::engine::{Effect, Engine, Operation, Write, WriteError, Written};
 use crate::metrics::Metrics;
 use bytes::Bytes;
 use healing::RollCalls;
 use osier_model::NodeName;
-use osier_resource::{Kind, Resource};
+use osier_resource::{Document, Kind, PortSpec, PortStatus, Resource};
 use osier_restconf::coe::is_ours;
 use osier_restconf::{
     Coe, Datastore, Edit, Edited, ErrorTag, Isolation, Method, Path, Problem, Target, UnitChange,
@@ -130,6 +130,13 @@ impl Restconf {
             state.data.apply(&change);
             state.clients.insert(unit, kept.client);
         }
+        let ports = list_all(engine.store().as_ref(), &Kind::Port.prefix()).await?;
+        for (_, entry) in &ports.entries {
+            let read = Resource::from_stored(&entry.value, entry.modified.0);
+            if let Ok(Resource::Port(port)) = read {
+                state.coe.set_given(&port.metadata.name, given_to(&port));
+            }
+        }
         let targets = state.coe.targets();
         let restconf = Self { engine, metrics, state: Mutex::new(state) };
         restconf.bring_about(targets).await;
@@ -199,6 +206,7 @@ impl Restconf {
         match written {
             Ok(written) => {
                 state.adopt(edited, client);
+                self.follow_given(state, written.as_ref()).await;
                 Ok(written)
             }
             Err(error) => {
@@ -249,11 +257,31 @@ impl Restconf {
         Resource::from_stored(&entry.value, entry.modified.0).map(Some).map_err(damaged)
     }
 
+    /// What ports were given from pools, others may name: endpoints of Services.
+    async fn follow_given(&self, state: &mut State, written: Option<&Written>) {
+        let outcomes = written.iter().flat_map(|written| &written.outcomes);
+        let mut targets = BTreeSet::new();
+        for outcome in outcomes {
+            if let Some(Resource::Port(port)) = &outcome.resource {
+                let is_there = outcome.effect != Effect::Deleted;
+                let given = if is_there { given_to(port) } else { &[] };
+                targets.extend(state.coe.set_given(&port.metadata.name, given));
+            }
+        }
+        if !targets.is_empty() {
+            self.make_so(&state.coe, targets).await;
+        }
+    }
+
     /// Makes resources what they have to be, in as many writes as it takes. What is refused is
     /// logged, and tried again with the next change that has to do with it.
     async fn bring_about(&self, targets: BTreeSet<Target>) {
         let state = self.state.lock().await;
-        let operations = match self.operations(&state.coe, targets).await {
+        self.make_so(&state.coe, targets).await;
+    }
+
+    async fn make_so(&self, coe: &Coe, targets: BTreeSet<Target>) {
+        let operations = match self.operations(coe, targets).await {
             Ok(operations) => operations,
             Err(error) => return tracing::warn!(%error, "what RESTCONF's data means is not made"),
         };
@@ -366,6 +394,14 @@ fn with_mac_of(mut wanted: Resource, current: Option<&Resource>) -> Resource {
         port.spec.mac = port.spec.mac.or(current.spec.mac);
     }
     wanted
+}
+
+/// What a port was given that names no address itself.
+fn given_to(port: &Document<PortSpec, PortStatus>) -> &[IpAddr] {
+    match port.spec.addresses.is_empty() {
+        true => &port.status.addresses,
+        false => &[],
+    }
 }
 
 fn spec(resource: &Resource) -> Value {

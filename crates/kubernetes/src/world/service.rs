@@ -136,6 +136,7 @@ impl ServiceObject {
         });
         let external_traffic = locality(&spec.external_traffic_policy);
         let spec = ServiceSpec {
+            pools: Vec::new(),
             router: None,
             addresses,
             external,

@@ -175,6 +175,14 @@ impl Rig {
         (status.parse().unwrap(), body.to_owned())
     }
 
+    /// What the controller counts.
+    pub(crate) fn metrics(&self) -> String {
+        let bearer = format!("Authorization: Bearer {}", self.credential);
+        let curl = self.netns.command("curl").args(["--silent", "--max-time", "30", "-H", &bearer]);
+        let curl = curl.arg("--cacert").arg(self.dir.join("state/authority.pem"));
+        curl.arg(format!("https://{CONTROLLER}:6645/metrics")).run().unwrap()
+    }
+
     pub(crate) fn put(&self, path: &str, body: &str) {
         let (status, said) = self.curl("PUT", path, Some(body));
         assert_eq!(status, 200, "{path}: {said}");

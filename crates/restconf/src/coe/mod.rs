@@ -16,7 +16,7 @@ mod service;
 use crate::datastore::UnitChange;
 use crate::error::{ErrorTag, Problem};
 use node::HostNode;
-use osier_model::{NodeName, PoolName, Reach, RouterName, VrfId};
+use osier_model::{NodeName, Reach, RouterName, VrfId};
 use osier_resource::{Document, Kind, Metadata, NetworkSpec, Resource, RouterSpec};
 use pod::Pod;
 use pool::PoolNetwork;
@@ -52,6 +52,8 @@ pub struct Coe {
     index: BTreeMap<Fact, BTreeSet<String>>,
     /// Nodes that others made, by their addresses.
     hosts: BTreeMap<IpAddr, NodeName>,
+    /// Addresses that ports were given, from pools.
+    given: BTreeMap<String, Vec<IpAddr>>,
     clock: u64,
 }
 
@@ -186,6 +188,21 @@ impl Coe {
         self.hosts = hosts;
         for address in changed {
             self.host_targets(address, &mut targets);
+        }
+        targets
+    }
+
+    /// A port was given these addresses, from a pool. Which resources may be others now.
+    pub fn set_given(&mut self, port: &str, addresses: &[IpAddr]) -> BTreeSet<Target> {
+        let before = match addresses {
+            [] => self.given.remove(port),
+            given => self.given.insert(port.to_owned(), given.to_vec()),
+        };
+        let mut targets = BTreeSet::new();
+        if before.as_deref().unwrap_or_default() != addresses {
+            for pod in self.pods(&Fact::Port(port.to_owned())) {
+                self.attached_targets(pod.uid(), &mut targets);
+            }
         }
         targets
     }
@@ -330,29 +347,15 @@ impl Coe {
     fn network(&self, name: &str) -> Option<Resource> {
         let pod = self.pods(&Fact::Network(name.to_owned())).next()?;
         let namespace = pod.namespace.as_deref()?;
+        let pools = self.pools_of(name, namespace);
         let spec = NetworkSpec {
             router: self.router_of(namespace),
             reach: Reach::Routed,
-            pools: self.pools_of(name, namespace),
+            dhcp: self.dhcp_of(&pools),
+            pools,
             ..NetworkSpec::default()
         };
         Some(Resource::Network(document(name, spec)))
-    }
-
-    /// The pools of a network: its own, or its namespace's.
-    fn pools_of(&self, network: &str, namespace: &str) -> Vec<PoolName> {
-        let of = |id: &str| -> Vec<PoolName> {
-            let pools = self.with(&Fact::PoolsOf(id.to_owned()));
-            let names = pools.flat_map(|unit| match unit {
-                Unit::Pool(pool) => pool.names().collect(),
-                _ => Vec::new(),
-            });
-            names.filter_map(|name| PoolName::new(&name).ok()).collect()
-        };
-        match of(network) {
-            own if own.is_empty() => of(namespace),
-            own => own,
-        }
     }
 }
 

@@ -74,6 +74,10 @@ impl Pod {
         Some((self.namespace.as_deref()?, self.host?)).filter(|_| !self.is_host)
     }
 
+    pub(super) fn uid(&self) -> &str {
+        &self.uid
+    }
+
     pub(super) fn port_name(&self) -> Option<String> {
         Some(format!("{}:{}", self.namespace.as_deref()?, self.name.as_deref()?))
     }

@@ -1,13 +1,19 @@
-//! Pools: addresses from one to another of a subnet.
+//! Pools: addresses from one to another of a subnet, and what clients that ask for theirs are told
+//! beside them. A pool is one network's, one namespace's, or, by its name, all pods' or all Services'.
 
 use super::{Coe, Fact, Kind, Target, Unit, document, invalid, text};
 use crate::error::{ErrorTag, Problem};
 use ipnet::{IpNet, Ipv4Subnets, Ipv6Subnets};
-use osier_model::PoolName;
+use osier_model::{Dhcp, PoolName, Subnet};
 use osier_resource::{PoolSpec, Resource};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// The pool of all pods that no other one is for.
+const PODS: &str = "pod-pool";
+/// The pool of Services that have no address of their own.
+const SERVICES: &str = "service-pool";
 
 /// The pools of a network or a namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,6 +27,8 @@ struct Range {
     subnet: IpNet,
     from: IpAddr,
     to: IpAddr,
+    gateway: Option<IpAddr>,
+    dns: Vec<IpAddr>,
     /// The gateway, and what is promised to somebody.
     reserved: Vec<IpAddr>,
 }
@@ -84,7 +92,15 @@ impl Range {
             return Err(wrong("allocate-to", format!("{to} comes before {from}")));
         }
         let gateway = text(value, "gateway").map(|_| end("gateway", from)).transpose()?;
-        let range = Self { subnet, from, to, reserved: gateway.into_iter().collect() };
+        let servers = value.get("dns-servers").and_then(Value::as_array).into_iter().flatten();
+        let dns: Vec<IpAddr> =
+            servers.filter_map(|s| s.as_str().and_then(|s| s.parse().ok())).collect();
+        if dns.len() > Dhcp::MOST_DNS {
+            let (found, most) = (dns.len(), Dhcp::MOST_DNS);
+            return Err(wrong("dns-servers", format!("{found} are more than {most}")));
+        }
+        let reserved = gateway.into_iter().collect();
+        let range = Self { subnet, from, to, gateway, dns, reserved };
         match range.is_empty() {
             true => Err(wrong("allocate-to", "the pool has no address to give".to_owned())),
             false => Ok(range),
@@ -163,12 +179,52 @@ fn after6(address: Ipv6Addr) -> Ipv6Addr {
 
 impl Coe {
     pub(super) fn pool(&self, name: &str) -> Option<Resource> {
+        let range = self.range(name)?;
+        let spec = PoolSpec { cidr: range.subnet, exclude: range.excluded() };
+        Some(Resource::Pool(document(name, spec)))
+    }
+
+    /// The range of a pool.
+    fn range(&self, name: &str) -> Option<&Range> {
         self.with(&Fact::Pool(name.to_owned())).find_map(|unit| {
             let Unit::Pool(network) = unit else { return None };
-            let pool = network.pools.iter().find(|p| pool_name(&network.id, p.subnet) == name)?;
-            let spec = PoolSpec { cidr: pool.subnet, exclude: pool.excluded() };
-            Some(Resource::Pool(document(name, spec)))
+            network.pools.iter().find(|range| pool_name(&network.id, range.subnet) == name)
         })
+    }
+
+    /// The pools of a network: its own, its namespace's, or all pods'.
+    pub(super) fn pools_of(&self, network: &str, namespace: &str) -> Vec<PoolName> {
+        let names = [network, namespace, PODS].into_iter().map(|id| self.pools_named(id));
+        names.into_iter().find(|names| !names.is_empty()).unwrap_or_default()
+    }
+
+    /// The pools of Services that have no address of their own.
+    pub(super) fn service_pools(&self) -> Vec<PoolName> {
+        self.pools_named(SERVICES)
+    }
+
+    fn pools_named(&self, id: &str) -> Vec<PoolName> {
+        let units = self.with(&Fact::PoolsOf(id.to_owned()));
+        let names = units.flat_map(|unit| match unit {
+            Unit::Pool(pool) => pool.names().collect(),
+            _ => Vec::new(),
+        });
+        names.filter_map(|name| PoolName::new(&name).ok()).collect()
+    }
+
+    /// What clients of a network with these pools are told.
+    pub(super) fn dhcp_of(&self, pools: &[PoolName]) -> Option<Dhcp> {
+        let mut dhcp = Dhcp::default();
+        for range in pools.iter().filter_map(|name| self.range(name.as_str())) {
+            dhcp.subnets.push(Subnet { cidr: range.subnet, gateway: range.gateway });
+            for server in &range.dns {
+                if !dhcp.dns.contains(server) {
+                    dhcp.dns.push(*server);
+                }
+            }
+        }
+        dhcp.dns.truncate(Dhcp::MOST_DNS);
+        (!pools.is_empty()).then_some(dhcp)
     }
 
     /// An address is given out once: no two pools may have it.
@@ -195,6 +251,20 @@ impl Coe {
 
     pub(super) fn pool_targets(&self, pool: &PoolNetwork, targets: &mut BTreeSet<Target>) {
         targets.extend(pool.names().map(|name| (Kind::Pool, name)));
+        match pool.id.as_str() {
+            PODS => {
+                for unit in self.units.values() {
+                    if let Unit::Pod(pod) = unit {
+                        self.pod_targets(pod, targets);
+                    }
+                }
+            }
+            SERVICES => targets.extend(self.units.values().filter_map(|unit| match unit {
+                Unit::Service(service) => Some((Kind::Service, service.name.clone())),
+                _ => None,
+            })),
+            _ => {}
+        }
         for fact in [Fact::Network(pool.id.clone()), Fact::Namespace(pool.id.clone())] {
             for pod in self.pods(&fact) {
                 self.pod_targets(pod, targets);

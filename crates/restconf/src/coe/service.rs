@@ -189,8 +189,12 @@ impl CoeEndpoints {
 impl Coe {
     pub(super) fn service(&self, name: &str) -> Option<Resource> {
         let service = self.services(&Fact::Service(name.to_owned())).next()?;
+        let pools = match service.addresses.is_empty() {
+            true => self.service_pools(),
+            false => Vec::new(),
+        };
         // Headless: there is nothing to lead anywhere.
-        if service.addresses.is_empty() {
+        if service.addresses.is_empty() && pools.is_empty() {
             return None;
         }
         let router = match (self.isolation, &service.namespace) {
@@ -203,6 +207,7 @@ impl Coe {
         let spec = ServiceSpec {
             router,
             addresses: service.addresses.clone(),
+            pools,
             external: service.external.clone(),
             balanced: service.balanced.clone(),
             ports: service.model_ports(),
@@ -262,6 +267,11 @@ impl Coe {
         for uid in &service.attached {
             for unit in self.with(&Fact::Uid(uid.clone())) {
                 let (addresses, host) = match unit {
+                    Unit::Pod(pod) if pod.addresses.is_empty() => {
+                        let given = pod.port_name().and_then(|name| self.given.get(&name));
+                        let Some(given) = given else { continue };
+                        (given, pod.host)
+                    }
                     Unit::Pod(pod) => (&pod.addresses, pod.host),
                     Unit::Endpoints(told) => (&told.addresses, None),
                     _ => continue,

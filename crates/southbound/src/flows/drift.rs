@@ -57,6 +57,13 @@ impl Driver {
                 _ => false,
             },
             Message::RequestForward(forward) => self.forwarded(&forward.request),
+            Message::PacketIn2(asked) => {
+                if let Some(questions) = &self.options.questions {
+                    // Whoever needs an answer asks again.
+                    let _ = questions.to.try_send(asked);
+                }
+                false
+            }
             Message::Error(error) => {
                 debug!(%error, "an error about nothing that is waited for");
                 false

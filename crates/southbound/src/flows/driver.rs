@@ -11,6 +11,7 @@ use super::owner::Transaction;
 use super::ownership::Ownership;
 use super::status::{Stats, Status};
 use super::tickets::{Reply, Tickets};
+use osier_openflow::message::PacketIn2;
 use osier_openflow::session::{Dialer, Events, Session};
 use std::future::Future;
 use std::pin::pin;
@@ -34,6 +35,17 @@ pub struct Options {
     pub audit: Option<Duration>,
     /// How long to gather news of one change of somebody else's before putting it right.
     pub gather: Duration,
+    /// Who answers packets that flows send to a controller, if they are to come over this session.
+    pub questions: Option<Questions>,
+}
+
+/// Packets that flows send to a controller. Those that nobody takes in time are lost.
+#[derive(Debug, Clone)]
+pub struct Questions {
+    /// The number of the controller that they are sent to.
+    pub controller: u16,
+    /// Where they go.
+    pub to: mpsc::Sender<PacketIn2>,
 }
 
 impl Default for Options {
@@ -44,6 +56,7 @@ impl Default for Options {
             poll: Duration::from_millis(500),
             audit: Some(Duration::from_mins(10)),
             gather: Duration::from_millis(2),
+            questions: None,
         }
     }
 }

@@ -54,7 +54,7 @@ mod transact;
 pub use apply::SyncError;
 pub use batch::{Batch, Change, Changes};
 pub use desired::Desired;
-pub use driver::{Options, SessionSource};
+pub use driver::{Options, Questions, SessionSource};
 pub use error::{ChangeError, Closed, PutError, Trouble};
 pub use handle::{FlowReconciler, Settling};
 pub use owner::{Owner, Plan, Transaction};

@@ -3,8 +3,10 @@
 use super::apply::SyncError;
 use super::driver::{Doubt, Driver};
 use crate::SWITCH_CONFIG;
+use osier_openflow::action::PacketInReason;
 use osier_openflow::message::{
-    AsyncConfig, AsyncMasks, FlowMonitor, FlowMonitorFlags, Message, MultipartRequest, ReplyBody,
+    AsyncConfig, AsyncMasks, FlowMonitor, FlowMonitorFlags, Message, MultipartRequest,
+    PacketInFormat, ReplyBody,
 };
 use osier_openflow::session::{BatchError, RequestError, Session};
 use tracing::{info, warn};
@@ -22,19 +24,24 @@ impl Driver {
         let monitor = FlowMonitor { id: 1, flags, ..FlowMonitor::default() };
         session.collect(MultipartRequest::FlowMonitor(vec![monitor])).await?;
 
+        let questions = self.options.questions.as_ref();
         // Nothing else is to come over this session.
         let masks = AsyncMasks {
-            packet_in: Some(0),
+            packet_in: Some(questions.map_or(0, |_| 1 << PacketInReason::Action.to_u8())),
             port_status: Some(0),
             flow_removed: Some(0),
             role_status: None,
             table_status: Some(0),
             request_forward: Some(FORWARD_ALL),
         };
-        let wanted = [
+        let mut wanted = vec![
             Message::SetAsync(AsyncConfig { secondary: masks, primary: masks }),
             Message::SetConfig(SWITCH_CONFIG),
         ];
+        if let Some(questions) = questions {
+            wanted.push(Message::SetControllerId(questions.controller));
+            wanted.push(Message::SetPacketInFormat(PacketInFormat::PacketIn2));
+        }
         self.forwards = match session.batch(wanted).await {
             Ok(()) => true,
             Err(BatchError::Unknown(error)) => return Err(error.into()),

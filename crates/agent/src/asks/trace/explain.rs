@@ -210,6 +210,8 @@ fn asked(question: &[u8]) -> String {
         Some(Question::Reject) => "nobody answers at the Service: it is refused".to_owned(),
         Some(Question::Denied { .. }) => "policies did not grant it: it is logged".to_owned(),
         Some(Question::Neighbour) => "it asks for the router, which answers".to_owned(),
+        Some(Question::Dhcp | Question::Dhcp6) => "its node gives it its address".to_owned(),
+        Some(Question::Router) => "its node tells it of its router".to_owned(),
         None => "a controller is asked".to_owned(),
     }
 }

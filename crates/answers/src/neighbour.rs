@@ -1,25 +1,25 @@
 //! Neighbour advertisements of a router (RFC 4861, 4.4 and 7.2.4).
 
-use super::icmp::{Link, frame_v6, message};
-use super::ip::{ICMPV6, IpPacket};
+use crate::icmp::{Link, frame_v6, message};
+use crate::ip::{ICMPV6, IpPacket};
 use osier_model::Mac;
 use std::net::{IpAddr, Ipv6Addr};
 
 const SOLICITATION: u8 = 135;
 const ADVERTISEMENT: u8 = 136;
 /// What nobody else on the way has touched (RFC 4861, 7.1.1).
-const UNTOUCHED: u8 = 255;
-const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
-const ALL_NODES_MAC: Mac = Mac([0x33, 0x33, 0, 0, 0, 1]);
+pub(crate) const UNTOUCHED: u8 = 255;
+pub(crate) const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
+pub(crate) const ALL_NODES_MAC: Mac = Mac([0x33, 0x33, 0, 0, 0, 1]);
 
 mod flag {
-    pub(super) const ROUTER: u32 = 1 << 31;
-    pub(super) const SOLICITED: u32 = 1 << 30;
-    pub(super) const OVERRIDE: u32 = 1 << 29;
+    pub(crate) const ROUTER: u32 = 1 << 31;
+    pub(crate) const SOLICITED: u32 = 1 << 30;
+    pub(crate) const OVERRIDE: u32 = 1 << 29;
 }
 
 /// Whom a solicitation looks for.
-pub(super) fn target(packet: &IpPacket<'_>) -> Option<Ipv6Addr> {
+pub(crate) fn target(packet: &IpPacket<'_>) -> Option<Ipv6Addr> {
     let (ICMPV6, [SOLICITATION, 0, _, _, _, _, _, _, rest @ ..]) = packet.payload? else {
         return None;
     };
@@ -28,7 +28,7 @@ pub(super) fn target(packet: &IpPacket<'_>) -> Option<Ipv6Addr> {
 }
 
 /// The router at `link.source` says that it has `router`, to who asked.
-pub(super) fn advertisement(
+pub(crate) fn advertisement(
     packet: &IpPacket<'_>,
     router: Ipv6Addr,
     link: Link,

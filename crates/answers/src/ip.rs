@@ -2,38 +2,41 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-pub(super) const ETHERNET: usize = 14;
-pub(super) const IPV4: u16 = 0x0800;
-pub(super) const IPV6: u16 = 0x86dd;
-pub(super) const IPV4_HEADER: usize = 20;
-pub(super) const IPV6_HEADER: usize = 40;
-pub(super) const ICMP: u8 = 1;
-pub(super) const ICMPV6: u8 = 58;
-pub(super) const TCP: u8 = 6;
+pub(crate) const ETHERNET: usize = 14;
+pub(crate) const IPV4: u16 = 0x0800;
+pub(crate) const IPV6: u16 = 0x86dd;
+pub(crate) const IPV4_HEADER: usize = 20;
+pub(crate) const IPV6_HEADER: usize = 40;
+pub(crate) const ICMP: u8 = 1;
+pub(crate) const ICMPV6: u8 = 58;
+pub(crate) const TCP: u8 = 6;
+pub(crate) const UDP: u8 = 17;
 
 /// Extension headers that are stepped over, at most this many.
 const EXTENSIONS: usize = 8;
 
 /// An IP packet, borrowed from a frame that may be cut.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct IpPacket<'a> {
-    pub(super) source: IpAddr,
-    pub(super) destination: IpAddr,
+pub struct IpPacket<'a> {
+    /// Who sent it.
+    pub source: IpAddr,
+    /// For whom it is.
+    pub destination: IpAddr,
     /// TTL or hop limit.
-    pub(super) hops: u8,
+    pub hops: u8,
     /// From the header on, without the padding of Ethernet.
-    pub(super) bytes: &'a [u8],
+    pub bytes: &'a [u8],
     /// How many bytes it had before it was cut.
-    pub(super) total: usize,
+    pub total: usize,
     /// Protocol and content; `None` if that cannot be known, as of a later fragment.
-    pub(super) payload: Option<(u8, &'a [u8])>,
+    pub payload: Option<(u8, &'a [u8])>,
 }
 
 // === impl IpPacket ===
 
 impl<'a> IpPacket<'a> {
     /// The packet of an untagged frame.
-    pub(super) fn parse(frame: &'a [u8]) -> Option<Self> {
+    pub fn parse(frame: &'a [u8]) -> Option<Self> {
         let (header, bytes) = frame.split_at_checked(ETHERNET)?;
         match u16::from_be_bytes([header[12], header[13]]) {
             IPV4 => parse_v4(bytes),
@@ -44,7 +47,7 @@ impl<'a> IpPacket<'a> {
 
     /// Whether an error about it may be told (RFC 1122, 3.2.2; RFC 4443, 2.4 (e)): never about
     /// errors, later fragments, or what has not one sender and one receiver.
-    pub(super) fn may_cause_error(&self) -> bool {
+    pub(crate) fn may_cause_error(&self) -> bool {
         let one = |address: IpAddr| match address {
             IpAddr::V4(v4) => {
                 !(v4.is_unspecified() || v4.is_multicast() || v4.is_broadcast() || v4.is_loopback())

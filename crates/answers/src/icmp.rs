@@ -1,6 +1,6 @@
 //! Errors about packets (RFC 792, RFC 1191, RFC 4443), and the frames around them.
 
-use super::ip::{ETHERNET, ICMP, ICMPV6, IPV4, IPV4_HEADER, IPV6, IPV6_HEADER, IpPacket, TCP};
+use crate::ip::{ETHERNET, ICMP, ICMPV6, IPV4, IPV4_HEADER, IPV6, IPV6_HEADER, IpPacket};
 use osier_model::Mac;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -14,7 +14,7 @@ const HOPS: u8 = 64;
 
 /// What is wrong with a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fault {
+pub(crate) enum Fault {
     /// It is too large: this would fit.
     TooBig(u16),
     /// It has no hop left.
@@ -25,14 +25,14 @@ pub(super) enum Fault {
 
 /// From whom and to whom, on the link.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Link {
-    pub(super) source: Mac,
-    pub(super) destination: Mac,
+pub(crate) struct Link {
+    pub(crate) source: Mac,
+    pub(crate) destination: Mac,
 }
 
 /// A frame that tells the sender of a packet what is wrong with it; `None` if that may not be told.
 /// `from` is of the packet's family.
-pub(super) fn error(
+pub(crate) fn error(
     fault: Fault,
     packet: &IpPacket<'_>,
     from: IpAddr,
@@ -69,7 +69,7 @@ fn quote(bytes: &[u8], most: usize) -> &[u8] {
 }
 
 /// Type, code, a checksum yet to come, a word, and the rest.
-pub(super) fn message(kind: u8, code: u8, word: u32, rest: &[u8]) -> Vec<u8> {
+pub(crate) fn message(kind: u8, code: u8, word: u32, rest: &[u8]) -> Vec<u8> {
     [&[kind, code, 0, 0][..], &word.to_be_bytes(), rest].concat()
 }
 
@@ -113,23 +113,35 @@ fn header_v4(
     header
 }
 
-/// A TCP segment with its checksum, in a frame; both addresses are of one family.
-pub(super) fn frame_tcp(link: Link, from: IpAddr, to: IpAddr, segment: &[u8]) -> Option<Vec<u8>> {
-    const CHECKSUM_AT: usize = 16;
-    let pseudo = [&[0, TCP][..], &length(segment.len())].concat();
+/// A frame with a segment or datagram, whose checksum stands so far behind its start; both addresses
+/// are of one family.
+pub(crate) fn frame_over(
+    link: Link,
+    from: IpAddr,
+    to: IpAddr,
+    protocol: u8,
+    segment: &[u8],
+    checksum_at: usize,
+) -> Option<Vec<u8>> {
+    // Of two ways to say nothing, UDP has another meaning for one (RFC 768).
+    let checksum = |parts: &[&[u8]]| match checksum(parts) {
+        [0, 0] => [0xff; 2],
+        sum => sum,
+    };
+    let pseudo = [&[0, protocol][..], &length(segment.len())].concat();
     match (from, to) {
         (IpAddr::V4(from), IpAddr::V4(to)) => {
             let mut frame = ethernet(link, IPV4, IPV4_HEADER + segment.len());
-            frame.extend(header_v4(from, to, (0, TCP), segment.len()));
+            frame.extend(header_v4(from, to, (0, protocol), segment.len()));
             let sum = checksum(&[&from.octets(), &to.octets(), &pseudo, segment]);
-            put_checked(&mut frame, segment, CHECKSUM_AT, sum);
+            put_checked(&mut frame, segment, checksum_at, sum);
             Some(frame)
         }
         (IpAddr::V6(from), IpAddr::V6(to)) => {
             let mut frame = ethernet(link, IPV6, IPV6_HEADER + segment.len());
-            frame.extend(header_v6(from, to, (HOPS, TCP), segment.len()));
+            frame.extend(header_v6(from, to, (HOPS, protocol), segment.len()));
             let sum = checksum(&[&from.octets(), &to.octets(), &pseudo, segment]);
-            put_checked(&mut frame, segment, CHECKSUM_AT, sum);
+            put_checked(&mut frame, segment, checksum_at, sum);
             Some(frame)
         }
         _ => None,
@@ -137,7 +149,7 @@ pub(super) fn frame_tcp(link: Link, from: IpAddr, to: IpAddr, segment: &[u8]) ->
 }
 
 /// A frame with an ICMPv6 message, whose checksum is filled in.
-pub(super) fn frame_v6(link: Link, from: Ipv6Addr, to: Ipv6Addr, hops: u8, icmp: &[u8]) -> Vec<u8> {
+pub(crate) fn frame_v6(link: Link, from: Ipv6Addr, to: Ipv6Addr, hops: u8, icmp: &[u8]) -> Vec<u8> {
     let header = header_v6(from, to, (hops, ICMPV6), icmp.len());
     // The pseudo-header (RFC 8200, 8.1): addresses, length, protocol.
     let sum = checksum(&[&header[8..], &[0, 0], &length(icmp.len()), &[0, 0, 0, ICMPV6], icmp]);
@@ -174,7 +186,7 @@ fn put_checked(frame: &mut Vec<u8>, message: &[u8], offset: usize, sum: [u8; 2])
 }
 
 /// The internet checksum (RFC 1071) of parts; all but the last are of even length.
-pub(super) fn checksum(parts: &[&[u8]]) -> [u8; 2] {
+pub(crate) fn checksum(parts: &[&[u8]]) -> [u8; 2] {
     let mut sum = 0_u64;
     for word in parts.iter().flat_map(|part| part.chunks(2)) {
         sum += u64::from(u16::from_be_bytes([word[0], word.get(1).copied().unwrap_or(0)]));

@@ -1,25 +1,26 @@
 //! Refusing a connection: a reset for TCP (RFC 9293, 3.5.2), "port unreachable" for all else, as from
 //! whom it was meant for.
 
-use super::icmp::{self, Fault, Link, frame_tcp};
-use super::ip::{IpPacket, TCP};
+use crate::icmp::{self, Fault, Link, frame_over};
+use crate::ip::{IpPacket, TCP};
 
 /// A TCP header without options.
 const HEADER: usize = 20;
+const CHECKSUM_AT: usize = 16;
 
 mod flag {
-    pub(super) const FIN: u8 = 1;
-    pub(super) const SYN: u8 = 2;
-    pub(super) const RST: u8 = 4;
-    pub(super) const ACK: u8 = 16;
+    pub(crate) const FIN: u8 = 1;
+    pub(crate) const SYN: u8 = 2;
+    pub(crate) const RST: u8 = 4;
+    pub(crate) const ACK: u8 = 16;
 }
 
 /// A frame that refuses what a packet begins; `None` if that may not be told.
-pub(super) fn refusal(packet: &IpPacket<'_>, link: Link) -> Option<Vec<u8>> {
+pub(crate) fn refusal(packet: &IpPacket<'_>, link: Link) -> Option<Vec<u8>> {
     match packet.payload? {
         (TCP, segment) => {
             let reset = reset(segment, segment_len(packet, segment)?)?;
-            frame_tcp(link, packet.destination, packet.source, &reset)
+            frame_over(link, packet.destination, packet.source, TCP, &reset, CHECKSUM_AT)
         }
         _ => icmp::error(Fault::Refused, packet, packet.destination, link),
     }
