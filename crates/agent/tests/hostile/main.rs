@@ -2,6 +2,7 @@
 //! own making. Each lie goes beside an honest frame of its kind, which must arrive.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a panic is the report")]
 
+mod asking;
 mod bridged;
 #[path = "../fabric/cluster.rs"]
 #[allow(dead_code, reason = "shared with the tests of whole clusters, which use the rest")]
