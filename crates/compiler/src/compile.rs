@@ -2,6 +2,7 @@
 
 use crate::cookie::Owner;
 use crate::flows::flood::Member;
+use crate::flows::pipeline::Told;
 use crate::flows::policy::Application;
 use crate::flows::port::Place;
 use crate::flows::service::Scene;
@@ -434,7 +435,8 @@ impl Compiler {
     }
 
     fn emit_network(&self, network: &Network, out: &mut Emitter) {
-        network::flows(out, network, self.vrf_of(network), &self.router_addresses(network));
+        let (vrf, routers) = (self.vrf_of(network), self.router_addresses(network));
+        network::flows(out, network, vrf, &routers, self.view.fabric().tunnel);
         if network.reach == Reach::Bridged {
             let (here, there) = self.members(&network.name);
             flood::flows(out, network, &here, &there);
@@ -471,10 +473,16 @@ impl Compiler {
         } else {
             self.view.nodes().get(&port.node).map(Place::At)
         };
-        if let Some(place) = place {
-            let asks = network.dhcp.is_some() && matches!(place, Place::Here { .. });
-            let links = if asks { self.links(port, network) } else { Vec::new() };
-            port::flows(out, port, network, self.vrf_of(network), &links, place);
+        let Some(place) = place else { return };
+        let asks = network.dhcp.is_some() && matches!(place, Place::Here { .. });
+        let links = if asks { self.links(port, network) } else { Vec::new() };
+        let vrf = self.vrf_of(network);
+        let identity = Told::by(self.view.fabric().tunnel).tellable(port.identity);
+        if identity == port.identity {
+            port::flows(out, port, network, vrf, &links, place);
+        } else {
+            let told = Port { identity, ..port.clone() };
+            port::flows(out, &told, network, vrf, &links, place);
         }
     }
 }

@@ -26,7 +26,7 @@ pub enum Tunnel {
     /// With the sender's identity in an option.
     #[default]
     Geneve,
-    /// For networks that know no Geneve; peers are known by their addresses.
+    /// For networks that know no Geneve: of the default network, the key tells the sender's identity.
     Vxlan,
 }
 
@@ -97,6 +97,20 @@ pub struct View {
 // === impl Fabric ===
 
 impl Fabric {
+    /// The largest number that a network can have: half of VXLAN's keys tell of the sender.
+    pub fn max_vni(&self) -> u32 {
+        match self.tunnel {
+            Tunnel::Geneve => 0xff_ffff,
+            Tunnel::Vxlan => 0x7f_ffff,
+        }
+    }
+
+    /// Whether a network's number fits.
+    pub fn check_vni(&self, vni: Vni) -> Result<(), Problem> {
+        let (found, max) = (vni.get().into(), self.max_vni().into());
+        if found <= max { Ok(()) } else { Err(Problem::Range { found, min: 1, max }) }
+    }
+
     /// Checks it.
     pub fn validate(&self) -> Result<(), Invalid> {
         let all: Vec<_> = [("cluster", &self.cluster), ("services", &self.services)]
@@ -328,7 +342,10 @@ impl View {
                 Some(owner) if *owner != network.name => {
                     taken("vni", network.vni.get(), format!("network {owner}"))
                 }
-                _ => Ok(()),
+                _ => {
+                    let fits = self.fabric.check_vni(network.vni);
+                    fits.map_err(|p| Invalid::new(object.key().to_string(), "vni", p))
+                }
             },
             _ => Ok(()),
         }

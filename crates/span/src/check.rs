@@ -227,6 +227,8 @@ impl Cluster {
         match (item.at, item.now.as_ref().map(|shared| shared.object())) {
             (_, Some(Object::Port(port))) => self.check_port(&item.key, port),
             (Ref::Network(id), Some(Object::Network(network))) => {
+                let fits = self.fabric().check_vni(network.vni);
+                fits.map_err(|problem| invalid(&item.key, "vni", problem))?;
                 self.check_network(item, id, network)
             }
             (_, Some(Object::Service(service))) => {

@@ -1,6 +1,6 @@
 //! The cluster: every object, and the indices that make a change cheap.
 
-use crate::check::Batch;
+use crate::check::{Batch, invalid};
 use crate::claims::Claims;
 use crate::delta::{Delta, Deltas, Gathering, Ref, Step};
 use crate::domain::Domain;
@@ -118,6 +118,13 @@ impl Cluster {
     /// Changes what holds for the whole cluster: every node's view is another then.
     pub fn set_fabric(&mut self, fabric: Fabric) -> Result<(), Refused> {
         fabric.validate()?;
+        for (_, slot) in self.networks.iter() {
+            if let Some(Object::Network(network)) = slot.shared.as_ref().map(|it| it.object()) {
+                let key = Key::Network(network.name.clone());
+                let fits = fabric.check_vni(network.vni);
+                fits.map_err(|problem| invalid(&key, "vni", problem))?;
+            }
+        }
         self.fabric = fabric;
         Ok(())
     }

@@ -19,7 +19,16 @@ fn at_port(peers: &str) -> String {
 
 #[test]
 fn a_receiver_is_reached_by_whom_rules_name() {
-    let stage = Stage::new();
+    receive(&Stage::new());
+}
+
+/// Identities go along with VXLAN, too.
+#[test]
+fn a_receiver_is_reached_over_vxlan_by_whom_rules_name() {
+    receive(&Stage::over("vxlan"));
+}
+
+fn receive(stage: &Stage) {
     let law = [
         selection(1, &[300]),
         selection(2, &[301]),
@@ -66,7 +75,16 @@ fn a_receiver_is_reached_by_whom_rules_name() {
 
 #[test]
 fn a_sender_reaches_whom_rules_name_wherever_they_are() {
-    let stage = Stage::new();
+    send(&Stage::new());
+}
+
+/// And that it is for the receiver's node to judge.
+#[test]
+fn a_sender_reaches_over_vxlan_whom_rules_name() {
+    send(&Stage::over("vxlan"));
+}
+
+fn send(stage: &Stage) {
     let law = [
         selection(1, &[301]),
         selection(2, &[300]),

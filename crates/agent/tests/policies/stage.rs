@@ -19,6 +19,7 @@ pub(crate) struct Stage {
     echoes: Vec<Echo>,
     /// How often all nodes were told something.
     told: Cell<u8>,
+    tunnel: &'static str,
     pub(crate) cluster: Cluster,
 }
 
@@ -54,7 +55,13 @@ impl Guest {
 
 impl Stage {
     pub(crate) fn new() -> Self {
-        let cluster = Cluster::start_with(Addressing::Dual, NODES, |view| with_services(&view));
+        Self::over("geneve")
+    }
+
+    /// Nodes between which packets go that way.
+    pub(crate) fn over(tunnel: &'static str) -> Self {
+        let begin = |view: String| with_services(&view, tunnel);
+        let cluster = Cluster::start_with(Addressing::Dual, NODES, begin);
         let (netns, addresses) = cluster.outsider();
         for (n, (first, _)) in cluster.addressing.outer(1).into_iter().enumerate() {
             let pods = ["10.1.0.0/16", "fd01::/48"][n];
@@ -62,7 +69,8 @@ impl Stage {
         }
         let outside = Guest { name: "outside".to_owned(), netns, addresses, node: 0 };
         let echoes = vec![Echo::start("outside", &outside.netns, &outside.addresses)];
-        let mut stage = Self { guests: Vec::new(), outside, echoes, told: Cell::new(0), cluster };
+        let (guests, told) = (Vec::new(), Cell::new(0));
+        let mut stage = Self { guests, outside, echoes, told, tunnel, cluster };
         for (node, name) in [(0, "web"), (0, "near"), (1, "far"), (1, "other")] {
             stage.add(node, name);
         }
@@ -89,7 +97,7 @@ impl Stage {
     /// All nodes are told who is what, and these policies with what they select, and have it when this
     /// returns. Of those whose identity is not said, nothing is.
     pub(crate) fn tell(&self, identities: &[(&str, u32)], law: &str) {
-        let mut view = with_services(&self.cluster.addressing.view(NODES));
+        let mut view = with_services(&self.cluster.addressing.view(NODES), self.tunnel);
         view += law;
         // A node that is nowhere: its flow comes with all that was told.
         self.told.set(self.told.get() + 1);
@@ -123,7 +131,8 @@ impl Stage {
     }
 }
 
-fn with_services(view: &str) -> String {
+fn with_services(view: &str, tunnel: &str) -> String {
+    let view = view.replace("tunnel: geneve", &format!("tunnel: {tunnel}"));
     view.replace("'fd01::/48']", "'fd01::/48'], services: [10.96.0.0/16, 'fd96::/112']")
 }
 

@@ -1,12 +1,13 @@
 //! A network: what comes through the tunnel under its key, its router's own addresses, and its
 //! floods.
 
+use super::pipeline::with_key;
 use super::{arp, mac, neighbour, policy, priority};
 use crate::compile::default_vni;
 use crate::pipeline::Table;
 use crate::plan::{Emitter, Rule};
 use crate::registers::Register;
-use osier_model::{Mac, Network, Reach, VrfId};
+use osier_model::{Mac, Network, Reach, Tunnel, VrfId};
 use osier_openflow::action::Action;
 use osier_openflow::field::Field;
 use osier_openflow::subfield::Subfield;
@@ -23,14 +24,14 @@ pub(crate) fn flows(
     network: &Network,
     vrf: Option<VrfId>,
     routers: &BTreeSet<IpAddr>,
+    tunnel: Tunnel,
 ) {
     // What is routed goes to the gateway's address also through the tunnel.
     let next = match vrf {
         Some(_) => Table::Track,
         None => Table::Forward,
     };
-    let mut rule = Rule::new(Table::TunnelIn, priority::NORMAL)
-        .eq(Field::TUN_ID, network.vni.get())
+    let mut rule = with_key(Rule::new(Table::TunnelIn, priority::NORMAL), network.vni, tunnel)
         .load(Register::NETWORK, network.vni.get());
     if let Some(vrf) = vrf.filter(|vrf| vrf.0 != 0) {
         rule = rule.load(Register::VRF, vrf.0);

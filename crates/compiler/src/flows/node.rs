@@ -1,7 +1,7 @@
 //! Other nodes: what comes from them, and the way to their pods and to themselves. One flow for
 //! each block and address of a node, however many pods it has. And of this node: its own block.
 
-use super::pipeline::{identity_option, sender, unjudged_option};
+use super::pipeline::Told;
 use super::{mac, out_of, policy, priority, source_nat, through_tunnel, track};
 use crate::compile::default_vni;
 use crate::local::{LocalPorts, host};
@@ -25,11 +25,7 @@ pub(crate) fn remote(out: &mut Emitter, node: &Node, local: LocalPorts, tunnel: 
         .eq(source, node.tunnel)
         .load(Register::FROM, Origin::Tunnel as u8);
     if tunnel == Tunnel::Geneve {
-        // What is unjudged is under policies, whoever receives it.
-        rule = rule
-            .copy(identity_option(), sender())
-            .copy(unjudged_option(), Register::UNJUDGED.subfield())
-            .copy(unjudged_option(), Register::GUARDED.subfield());
+        rule = Told::by(tunnel).hear(rule);
     }
     out.add(rule.to(Table::TunnelIn));
     let hosts = node.addresses.iter().copied().map(host);

@@ -3,7 +3,7 @@
 
 use super::policy::{self, Application};
 use super::{mac, neighbour, priority, spoof_guard};
-use crate::compile::{DEFAULT_VNI, IDENTITY_OPTION};
+use crate::compile::{DEFAULT_VNI, IDENTITY_OPTION, default_vni};
 use crate::local::LocalPorts;
 use crate::meters;
 use crate::pipeline::{Miss, Table};
@@ -11,8 +11,8 @@ use crate::plan::{Emitter, Rule};
 use crate::question::Question;
 use crate::registers::{Destination, Origin, Register};
 use ipnet::IpNet;
-use osier_model::{Direction, Identity, Mac, Tunnel};
-use osier_openflow::action::Action;
+use osier_model::{Direction, Identity, Mac, Tunnel, Vni};
+use osier_openflow::action::{Action, SetField};
 use osier_openflow::field::Field;
 use osier_openflow::message::TlvMap;
 use osier_openflow::subfield::Subfield;
@@ -165,20 +165,7 @@ fn egress(out: &mut Emitter, local: LocalPorts, tunnel: Tunnel) {
     let to_tunnel =
         |table, priority| Rule::new(table, priority).when(Register::TO, Destination::Tunnel as u8);
     // What came through the tunnel never goes back into it.
-    let send = |mut rule: Rule| {
-        let key = Subfield::new(Field::TUN_ID, 0, 24).expect("a key has 64 bits");
-        rule = rule
-            .copy(Register::TUNNEL.subfield(), Subfield::whole(Field::TUN_DST))
-            .copy(Subfield::whole(Register::TUNNEL_IPV6), Subfield::whole(Field::TUN_IPV6_DST))
-            .copy(Register::NETWORK.subfield(), key);
-        if tunnel == Tunnel::Geneve {
-            rule = rule
-                .copy(sender(), identity_option())
-                .copy(Register::UNJUDGED.subfield(), unjudged_option());
-        }
-        rule.then(Action::output(local.tunnel))
-    };
-    out.add(send(to_tunnel(Table::Egress, priority::NORMAL)));
+    send(out, to_tunnel(Table::Egress, priority::NORMAL), local, tunnel);
     let Some(mtu) = local.tunnel_mtu else { return };
     let measure = Action::CheckPktLarger {
         len: mtu.saturating_add(ETHERNET_HEADER),
@@ -190,7 +177,8 @@ fn egress(out: &mut Emitter, local: LocalPorts, tunnel: Tunnel) {
             .then(measure)
             .to(Table::TunnelOut),
     );
-    out.add(send(to_tunnel(Table::TunnelOut, priority::NORMAL).when(Register::LARGE, 0_u8)));
+    let fits = to_tunnel(Table::TunnelOut, priority::NORMAL).when(Register::LARGE, 0_u8);
+    send(out, fits, local, tunnel);
     for family in [IPV4, IPV6] {
         out.add(
             to_tunnel(Table::TunnelOut, priority::NORMAL)
@@ -201,26 +189,103 @@ fn egress(out: &mut Emitter, local: LocalPorts, tunnel: Tunnel) {
     }
 }
 
-/// Identities have no more.
-const IDENTITY_BITS: u16 = 31;
+/// Sends through the tunnel, with the network's key, and tells of the sender as far as that is possible.
+fn send(out: &mut Emitter, rule: Rule, local: LocalPorts, tunnel: Tunnel) {
+    let (told, key) = (Told::by(tunnel), Told::key());
+    let to = |rule: Rule| {
+        rule.copy(Register::TUNNEL.subfield(), Subfield::whole(Field::TUN_DST))
+            .copy(Subfield::whole(Register::TUNNEL_IPV6), Subfield::whole(Field::TUN_IPV6_DST))
+    };
+    let output = Action::output(local.tunnel);
+    match tunnel {
+        Tunnel::Geneve => {
+            let rule = to(rule).copy(Register::NETWORK.subfield(), key);
+            out.add(told.tell(rule).then(output));
+        }
+        Tunnel::Vxlan => {
+            let own = rule.clone().with_priority(priority::GUARD);
+            let own = to(own.when(Register::NETWORK, default_vni().get()));
+            out.add(told.tell(own.then(Told::key_tells())).then(output.clone()));
+            out.add(to(rule).copy(Register::NETWORK.subfield(), key).then(output));
+        }
+    }
+}
 
 /// The option that carries the sender's identity: experimental class, four bytes.
 const IDENTITY_TLV: TlvMap =
     TlvMap { class: 0xffff, kind: 0x81, len: 4, index: IDENTITY_OPTION as u16 };
 
-/// The bits of the option that are an identity.
-pub(crate) fn identity_option() -> Subfield {
-    Subfield::new(Field::tun_metadata(IDENTITY_OPTION), 0, IDENTITY_BITS)
-        .expect("an option has room for 32 bits")
+/// Where a packet between nodes tells who sent it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Told {
+    /// The sender's identity.
+    pub(crate) identity: Subfield,
+    /// That the receiver's node is to judge for the sender's.
+    pub(crate) unjudged: Subfield,
 }
 
-/// What the option tells of the sender.
-pub(crate) fn sender() -> Subfield {
-    Subfield::new(Register::SOURCE.field(), 0, IDENTITY_BITS).expect("a register has 32 bits")
+// === impl Told ===
+
+impl Told {
+    /// The bit of a VXLAN's key that says that the rest tells of the sender, and that the network is the
+    /// default one. No other network has it.
+    const KEY_TELLS: u32 = 1 << 23;
+
+    fn key() -> Subfield {
+        Subfield::new(Field::TUN_ID, 0, 24).expect("a key has 64 bits")
+    }
+
+    fn key_tells() -> Action {
+        let set = SetField::load(Self::key(), Self::KEY_TELLS.into());
+        Action::SetField(set.expect("a key has 24 bits"))
+    }
+
+    /// Geneve has an option of ours for it. VXLAN has nothing but its key.
+    pub(crate) fn by(tunnel: Tunnel) -> Self {
+        let part = |field, offset, bits| {
+            Subfield::new(field, offset, bits).expect("32 bits of an option, 64 of a key")
+        };
+        match tunnel {
+            Tunnel::Geneve => {
+                let option = Field::tun_metadata(IDENTITY_OPTION);
+                Self { identity: part(option, 0, 31), unjudged: part(option, 31, 1) }
+            }
+            Tunnel::Vxlan => {
+                Self { identity: part(Field::TUN_ID, 0, 22), unjudged: part(Field::TUN_ID, 22, 1) }
+            }
+        }
+    }
+
+    /// Tells of the sender.
+    fn tell(self, rule: Rule) -> Rule {
+        rule.copy(self.sender(), self.identity).copy(Register::UNJUDGED.subfield(), self.unjudged)
+    }
+
+    /// Hears of the sender. What is unjudged is under policies, whoever receives it.
+    pub(crate) fn hear(self, rule: Rule) -> Rule {
+        rule.copy(self.identity, self.sender())
+            .copy(self.unjudged, Register::UNJUDGED.subfield())
+            .copy(self.unjudged, Register::GUARDED.subfield())
+    }
+
+    fn sender(self) -> Subfield {
+        Subfield::new(Register::SOURCE.field(), 0, self.identity.bits())
+            .expect("a register has 32 bits")
+    }
+
+    /// The sender's identity as it can be told: one that does not fit is nobody's, and is let in
+    /// nowhere.
+    pub(crate) fn tellable(self, identity: Identity) -> Identity {
+        let fits = u64::from(identity.0) < 1 << self.identity.bits();
+        if fits { identity } else { Identity::QUARANTINED }
+    }
 }
 
-/// The bit of it that no identity has: that the receiver's node is to judge for the sender's.
-pub(crate) fn unjudged_option() -> Subfield {
-    Subfield::new(Field::tun_metadata(IDENTITY_OPTION), IDENTITY_BITS, 1)
-        .expect("an option has room for 32 bits")
+/// What comes with a network's key, and of the default network with what a VXLAN's key tells instead.
+pub(crate) fn with_key(rule: Rule, vni: Vni, tunnel: Tunnel) -> Rule {
+    if tunnel == Tunnel::Vxlan && vni == default_vni() {
+        let rule = rule.masked(Field::TUN_ID, Told::KEY_TELLS, Told::KEY_TELLS);
+        return Told::by(tunnel).hear(rule);
+    }
+    rule.eq(Field::TUN_ID, vni.get())
 }

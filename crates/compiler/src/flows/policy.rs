@@ -9,6 +9,7 @@
 
 use super::node::own_addresses;
 use super::priority;
+use crate::compile::default_vni;
 use crate::conntrack::{self, ask, fields, remember, state, zone_of};
 use crate::pipeline::Table;
 use crate::plan::{Emitter, Rule};
@@ -45,16 +46,19 @@ pub(crate) fn pipeline(out: &mut Emitter, tunnel: Tunnel, law: Application) {
             .when(Register::RECEIVER_ISOLATED, 0_u8)
             .to(Table::Grant),
     );
-    if tunnel == Tunnel::Geneve {
-        out.add(
-            Rule::new(Table::EgressPolicy, priority::ELSEWHERE)
-                .when(Register::FROM, Origin::Port as u8)
-                .when(Register::TO, Destination::Tunnel as u8)
-                .load(Register::UNJUDGED, 1_u8)
-                .load(Register::EGRESS_RULE, RuleId::ELSEWHERE.0)
-                .to(Table::Grant),
-        );
+    let mut elsewhere = Rule::new(Table::EgressPolicy, priority::ELSEWHERE)
+        .when(Register::FROM, Origin::Port as u8)
+        .when(Register::TO, Destination::Tunnel as u8);
+    if tunnel == Tunnel::Vxlan {
+        // Of other networks the key tells no sender.
+        elsewhere = elsewhere.when(Register::NETWORK, default_vni().get());
     }
+    out.add(
+        elsewhere
+            .load(Register::UNJUDGED, 1_u8)
+            .load(Register::EGRESS_RULE, RuleId::ELSEWHERE.0)
+            .to(Table::Grant),
+    );
     if law.log {
         for direction in [Direction::Egress, Direction::Ingress] {
             let denied = Question::Denied { direction }.ask();
