@@ -27,9 +27,7 @@ pub struct Link {
 impl Link {
     /// `blocks` are those of the node, if the network is the default one.
     pub(crate) fn new(address: IpAddr, network: &Network, blocks: &[IpNet]) -> Self {
-        let told = network.dhcp.iter().flat_map(|dhcp| &dhcp.subnets);
-        let mut subnets = network.subnets.iter().chain(told);
-        let subnet = subnets.find(|subnet| subnet.cidr.contains(&address));
+        let subnet = network.told_subnet_of(address);
         let block = blocks.iter().find(|block| block.contains(&address));
         // The router answers every ARP request of a routed network, but none of the default one;
         // nobody does so for neighbour solicitations.

@@ -109,6 +109,12 @@ impl Network {
     pub fn subnet_of(&self, address: IpAddr) -> Option<&Subnet> {
         self.subnets.iter().find(|s| s.cidr.contains(&address))
     }
+
+    /// The same as ports are told: a network whose addresses come from pools has their subnets.
+    pub fn told_subnet_of(&self, address: IpAddr) -> Option<&Subnet> {
+        let told = self.dhcp.iter().flat_map(|dhcp| &dhcp.subnets);
+        self.subnets.iter().chain(told).find(|s| s.cidr.contains(&address))
+    }
 }
 
 /// Whether a prefix has no bits behind its length.

@@ -74,7 +74,7 @@ impl Target {
             return Ok(PodAddress::whole(address, None));
         }
         let network = &self.network;
-        let Some(subnet) = network.subnet_of(address) else {
+        let Some(subnet) = network.told_subnet_of(address) else {
             let subnets: Vec<String> =
                 network.subnets.iter().map(|subnet| subnet.cidr.to_string()).collect();
             // A network without subnets leaves addresses to others.

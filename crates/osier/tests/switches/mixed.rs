@@ -54,27 +54,57 @@ fn agent(rig: &Rig, node: usize) -> Process {
     process
 }
 
-/// A pod that an agent makes: its namespace and its address.
-fn pod(rig: &Rig, plugin: &Path, node: usize) -> (Netns, IpAddr) {
+/// A pod that an agent makes, with more in its configuration: its namespace and its address.
+fn pod(rig: &Rig, plugin: &Path, node: usize, more: &str) -> (Netns, IpAddr) {
     let netns = rig.lab.netns("tended").unwrap();
     let socket = rig.node(node).ovs().dir().join("cni.sock");
     let config = format!(
-        r#"{{"cniVersion":"1.1.0","name":"net","type":"osier","agentSocket":"{}"}}"#,
+        r#"{{"cniVersion":"1.1.0","name":"net","type":"osier","agentSocket":"{}"{more}}}"#,
         socket.display()
     );
-    let command = rig.node(node).netns().command(&plugin.display().to_string());
-    let said = command
-        .env("CNI_COMMAND", "ADD")
-        .env("CNI_CONTAINERID", "tended")
-        .env("CNI_NETNS", format!("/run/netns/{}", netns.name()))
-        .env("CNI_IFNAME", "eth0")
-        .env("CNI_ARGS", "IgnoreUnknown=1;K8S_POD_NAMESPACE=red;K8S_POD_NAME=tended")
-        .env("CNI_PATH", "/opt/cni/bin")
-        .input(config)
-        .run()
-        .unwrap();
-    let address = said.split('"').find_map(|word| word.strip_suffix("/32")?.parse().ok());
-    (netns, address.unwrap_or_else(|| panic!("no address in {said}")))
+    // A network that the agent has yet to hear of is a reason that passes.
+    let mut address = None;
+    wait_until("the pod", PATIENCE, || {
+        let command = rig.node(node).netns().command(&plugin.display().to_string());
+        let said = command
+            .env("CNI_COMMAND", "ADD")
+            .env("CNI_CONTAINERID", "tended")
+            .env("CNI_NETNS", format!("/run/netns/{}", netns.name()))
+            .env("CNI_IFNAME", "eth0")
+            .env("CNI_ARGS", "IgnoreUnknown=1;K8S_POD_NAMESPACE=red;K8S_POD_NAME=tended")
+            .env("CNI_PATH", "/opt/cni/bin")
+            .input(config.clone())
+            .output()
+            .unwrap()
+            .stdout;
+        address = said.split('"').find_map(|word| word.strip_suffix("/32")?.parse().ok());
+        address.map(drop).ok_or(said)
+    })
+    .unwrap();
+    (netns, address.unwrap())
+}
+
+/// `ipam-odl` is the pool of the network, whoever makes the pod's interface.
+#[test]
+fn ipam_odl_means_the_pool() {
+    let rig = Rig::new(2, Rig::allowed());
+    rig.apply(MODEL);
+    let plugin = plugin();
+    let _agent = agent(&rig, 1);
+    rig.put_node(0);
+    rig.make_bridge(0, Dial::Switch);
+    let pool = r#"{"network":[{"network-id":"red","allocation-pool":[{"subnet":"10.30.0.0/24",
+        "allocate-from":"10.30.0.10","allocate-to":"10.30.0.11","gateway":"10.30.0.1"}]}]}"#;
+    let path = "/restconf/config/dhcp_allocation_pool:dhcp_allocation_pool/network/red";
+    rig.put(path, pool);
+    rig.put_pod(5, "tended", "red", 1, "");
+    let network = format!("{}:red", rig.node(1).underlay());
+    let more = format!(r#","network":"{network}","ipam":{{"type":"ipam-odl"}}"#);
+    let (tended, address) = pod(&rig, &plugin, 1, &more);
+    assert!(["10.30.0.10", "10.30.0.11"].contains(&address.to_string().as_str()), "{address}");
+    let bare = rig.pod(4, "bare", "red", 0);
+    bare.reaches(address);
+    ping_until(&tended, bare.address, PATIENCE).unwrap();
 }
 
 #[test]
@@ -83,7 +113,7 @@ fn pods_of_nodes_with_and_without_agents_reach_one_another() {
     rig.apply(MODEL);
     let plugin = plugin();
     let _agent = agent(&rig, 1);
-    let (tended, address) = pod(&rig, &plugin, 1);
+    let (tended, address) = pod(&rig, &plugin, 1, "");
     rig.put_node(0);
     rig.make_bridge(0, Dial::Switch);
     let bare = rig.pod(4, "bare", "red", 0);
