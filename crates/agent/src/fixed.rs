@@ -70,17 +70,8 @@ impl Fixed {
         let mut gateway = Port::internal(&self.bridge, gateway::INTERFACE);
         gateway.interfaces[0].mac = Some(Mac::GATEWAY.to_string());
         gateway.interfaces[0].ofport_request = Some(GATEWAY_OFPORT);
-        let mut tunnels = Port::new(&self.bridge, TUNNEL);
-        let kind = match tunnel {
-            Tunnel::Geneve => "geneve",
-            Tunnel::Vxlan => "vxlan",
-        };
-        let local = node.tunnel.to_string();
-        let options = [("remote_ip", "flow"), ("key", "flow"), ("local_ip", &local)];
-        let interface = &mut tunnels.interfaces[0];
-        kind.clone_into(&mut interface.kind);
-        interface.ofport_request = Some(TUNNEL_OFPORT);
-        interface.options = options.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
+        let (kind, local) = (tunnel.as_str(), node.tunnel);
+        let tunnels = Port::tunnel(&self.bridge, TUNNEL, kind, local, TUNNEL_OFPORT);
         plan.port(gateway).port(tunnels)
     }
 

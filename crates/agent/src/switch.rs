@@ -13,7 +13,7 @@ use crate::view::{Said, Taken, ViewContent};
 use crate::wanted::{Followed, Wanted};
 use osier_compiler::{
     Attachment, CLASS, CLASS_MASK, CompileError, Compiled, Compiler, GROUPS, LEARNED, LocalPorts,
-    METERS,
+    METERS, TUN_METADATA,
 };
 use osier_model::{Change, Invalid, Node, NodeName, Port, PortKey, View};
 use osier_openflow::port_no::PortNo;
@@ -87,7 +87,7 @@ pub(crate) fn flow_ownership() -> flows::Ownership {
         learned: Some(CookieClass { value: LEARNED, mask: CLASS_MASK }),
         groups: GROUPS,
         meters: METERS,
-        tun_metadata: 0..=3,
+        tun_metadata: TUN_METADATA,
     }
 }
 

@@ -20,12 +20,15 @@ use osier_openflow::flow::Flow;
 use osier_openflow::message::FlowRemoved;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::ops::RangeInclusive;
 use thiserror::Error;
 
 /// The tunnel key of the default network, which every node has.
 pub const DEFAULT_VNI: u32 = 1;
 /// Which `tun_metadata` field carries the sender's identity.
 pub(crate) const IDENTITY_OPTION: u8 = 0;
+/// The `tun_metadata` fields of ours: what is not used is kept for what a tunnel will carry later.
+pub const TUN_METADATA: RangeInclusive<u16> = 0..=3;
 
 /// The default network's number.
 pub(crate) fn default_vni() -> Vni {

@@ -21,7 +21,7 @@ mod question;
 pub mod registers;
 mod services;
 
-pub use compile::{CompileError, Compiled, Compiler, DEFAULT_VNI};
+pub use compile::{CompileError, Compiled, Compiler, DEFAULT_VNI, TUN_METADATA};
 pub use cookie::{CLASS, CLASS_MASK, CookieRange, LEARNED, Owner, PIPELINE, RULES, SERVICES};
 pub use link::Link;
 pub use local::{Attachment, LocalPorts};

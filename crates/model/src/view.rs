@@ -30,6 +30,16 @@ pub enum Tunnel {
     Vxlan,
 }
 
+impl Tunnel {
+    /// Its name, which is also Open vSwitch's.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Geneve => "geneve",
+            Self::Vxlan => "vxlan",
+        }
+    }
+}
+
 /// What holds for the whole cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]

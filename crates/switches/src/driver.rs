@@ -5,52 +5,38 @@
 //! Without its manager session a switch forwards on, and so it does without the other.
 
 use crate::board::{Board, Outcome};
+use crate::bridge::{Bridge, News as BridgeNews};
 use crate::claim::{Refusal, key};
+use crate::database::{Database, HoldError, News};
 use crate::prepare;
 use crate::stale::{self, Way};
-use crate::wires::{Wires, text};
+use crate::wires::Wires;
 use crate::{Cluster, SOFTWARE};
-use futures_util::future::BoxFuture;
-use futures_util::stream::{BoxStream, FuturesOrdered, StreamExt};
+use futures_util::stream::{BoxStream, StreamExt};
 use osier_answers::{Reply, advertisements, reply};
-use osier_compiler::{
-    CLASS, CLASS_MASK, CONTROLLER_ID, Compiled, GROUPS, LEARNED, LocalPorts, METERS,
-};
+use osier_compiler::LocalPorts;
 use osier_fleet::{AgentVersion, Applied, Event, Fault, Report, Reports, VERSION, Views};
 use osier_model::{Change, Key, Node, NodeName, Object, Tunnel};
-use osier_openflow::message::{Message, PacketIn2, PacketOut};
+use osier_openflow::message::PacketIn2;
 use osier_openflow::port_no::PortNo;
 use osier_openflow::session::{Events, Session};
-use osier_ovsdb::session::{Event as RowEvent, Session as Manager, Subscription};
-use osier_southbound::flows::{self, CookieClass, FlowReconciler};
-use osier_southbound::rows::{self, RowReconciler};
+use osier_ovsdb::session::{Event as RowEvent, Session as Manager};
+use osier_southbound::rows;
 use osier_span::Step;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval};
-use tracing::{debug, info, warn};
+use tracing::{info, warn};
 
-/// Events of a database that may wait.
-const EVENTS: usize = 4096;
-/// Sessions of bridges that are not known yet.
-const WAITING: usize = 4;
-/// How long a transaction that prepares a bridge may take.
-const PATIENCE: Duration = Duration::from_secs(10);
 /// How often what changed is told.
 const TELL: Duration = Duration::from_millis(500);
 /// How often routers tell of themselves: many times in the time that it holds.
 const ADVERTISE: Duration = Duration::from_mins(10);
-/// Packets that wait to be answered.
-const QUESTIONS: usize = 256;
-/// When connections to former endpoints are forgotten, each after the time before.
-const AGAIN: [Duration; 3] = [Duration::ZERO, Duration::from_secs(1), Duration::from_secs(4)];
 /// Faults that are told.
 const MOST: usize = 20;
-/// Who wants the tunnel.
-const OWNER: &str = "node";
 
 /// What a node's switch gets from outside.
 pub(crate) enum Input {
@@ -68,85 +54,42 @@ pub(crate) struct Context {
     pub(crate) bridge: String,
 }
 
-/// The database's side.
-struct Rows {
-    session: Manager,
-    events: Subscription,
-    reconciler: RowReconciler,
-    /// The tunnel on its way, and for which bridge, node and kind it is.
-    tunnel: Option<rows::Settling>,
-    asked: Option<(String, Node, Tunnel)>,
-}
-
-/// What came from the database's side.
-enum RowNews {
-    Event(Option<RowEvent>),
-    Tunnel(Result<rows::Applied, rows::ChangeError>),
-}
-
 /// See the module.
 pub(crate) struct Driver {
     node: NodeName,
     context: Arc<Context>,
     wires: Wires,
-    rows: Option<Rows>,
-    /// The session with the bridge.
-    switch: Option<Session>,
-    waiting: Vec<(u64, Session, Events)>,
-    sessions: mpsc::Sender<(Session, Events)>,
-    flows: FlowReconciler,
-    /// Packets that the switch asks about.
-    questions: mpsc::Receiver<PacketIn2>,
+    database: Option<Database>,
+    bridge: Bridge,
     local: Option<LocalPorts>,
     view: Option<BoxStream<'static, Event>>,
     board: Option<Board>,
-    /// Who has something on the switch.
-    owners: BTreeSet<String>,
-    unsettled: FuturesOrdered<BoxFuture<'static, (u64, Option<String>)>>,
     revision: u64,
     faults: Vec<String>,
     is_connected: bool,
+    /// The later term by which we are deposed.
+    deposed: Option<u64>,
     /// Whether what is reported is another.
     news: bool,
-}
-
-fn flow_ownership() -> flows::Ownership {
-    flows::Ownership {
-        cookies: CookieClass { value: CLASS, mask: CLASS_MASK },
-        learned: Some(CookieClass { value: LEARNED, mask: CLASS_MASK }),
-        groups: GROUPS,
-        meters: METERS,
-        tun_metadata: 0..=3,
-    }
 }
 
 // === impl Driver ===
 
 impl Driver {
     pub(crate) fn new(node: NodeName, context: Arc<Context>) -> Self {
-        let (sessions, received) = mpsc::channel(1);
-        let (to, questions) = mpsc::channel(QUESTIONS);
-        let asked = flows::Questions { controller: CONTROLLER_ID, to };
-        let options = flows::Options { questions: Some(asked), ..flows::Options::default() };
-        let flows = FlowReconciler::start(received, flow_ownership(), options);
         Self {
             wires: Wires::new(&context.bridge),
             node,
             context,
-            rows: None,
-            switch: None,
-            waiting: Vec::new(),
-            sessions,
-            flows,
-            questions,
+            database: None,
+            bridge: Bridge::new(),
             local: None,
             view: None,
             board: None,
-            owners: BTreeSet::new(),
-            unsettled: FuturesOrdered::new(),
             revision: 0,
             faults: Vec::new(),
             is_connected: false,
+            deposed: None,
             news: false,
         }
     }
@@ -163,92 +106,80 @@ impl Driver {
                     Some(input) => self.take(input).await,
                     None => break,
                 },
-                news = next_of(&mut self.rows) => self.row(news).await,
+                news = Database::next(&mut self.database) => self.row(news).await,
                 event = next_view(&mut self.view) => match event {
                     Some(event) => self.hear(event).await,
                     None => break,
                 },
-                Some((revision, fault)) = self.unsettled.next(), if !self.unsettled.is_empty() => {
-                    self.settled(revision, fault);
-                }
-                Some(asked) = self.questions.recv() => self.answer(&asked).await,
+                news = self.bridge.next() => match news {
+                    BridgeNews::Settled(revision, fault) => self.settled(revision, fault),
+                    BridgeNews::Asked(packet) => self.answer(&packet).await,
+                    BridgeNews::Closed => {
+                        self.bridge.leave().await;
+                        self.adopt().await;
+                    }
+                },
                 _ = advertise.tick() => self.advertise().await,
-                () = closed(self.switch.as_ref()) => {
-                    self.switch = None;
-                    self.adopt().await;
-                }
                 _ = tick.tick() => {
                     if self.context.cluster.has_agent(&self.node) {
                         warn!(node = %self.node, "an agent has come: its switch is left to it");
                         break;
                     }
+                    self.adopt().await;
                     self.tell();
                 }
             }
             self.say_whether_connected();
         }
         self.context.cluster.known(&self.node, false);
-        if let Some(session) = self.switch.take() {
-            session.close().await;
-        }
+        self.bridge.leave().await;
     }
 
     async fn take(&mut self, input: Input) {
         match input {
             Input::Manager(session) => {
-                let options = rows::Options::default();
-                let reconciler =
-                    RowReconciler::start(session.clone(), prepare::ownership(), options);
-                let Ok(events) = session.subscribe(EVENTS).await else { return };
-                let (tunnel, asked) = (None, None);
-                self.rows = Some(Rows { session, events, reconciler, tunnel, asked });
+                self.database = Database::open(session, self.context.views.term()).await;
             }
             Input::OpenFlow(id, session, events) => {
-                if self.waiting.len() >= WAITING {
-                    self.waiting.remove(0).1.close().await;
-                }
-                self.waiting.push((id, session, events));
+                self.bridge.offer(id, session, events).await;
                 self.adopt().await;
             }
         }
     }
 
-    /// Hands the bridge's newest session to the reconciler.
+    /// Uses the bridge's newest session, if the switch is ours. A switch that starts anew remembers no
+    /// generation, but its database remembers the term.
     async fn adopt(&mut self) {
-        let bridge = self.wires.bridge().and_then(|row| prepare::datapath_id(row));
-        self.waiting.retain(|(_, session, _)| session.close_reason().is_none());
-        let Some(at) = self.waiting.iter().rposition(|(id, ..)| Some(*id) == bridge) else {
-            return;
-        };
-        let (_, session, events) = self.waiting.remove(at);
-        if let Some(old) = self.switch.replace(session.clone()) {
-            old.close().await;
+        let id = self.wires.bridge().and_then(|row| prepare::datapath_id(row));
+        let Some(id) = id.filter(|id| self.bridge.has_newer(*id)) else { return };
+        if let Some(database) = &self.database
+            && database.is_held().await
+        {
+            self.bridge.adopt(id).await;
         }
-        // It has ended only if this one has.
-        let _ = self.sessions.send((session, events)).await;
     }
 
-    async fn row(&mut self, news: RowNews) {
+    async fn row(&mut self, news: News) {
         let mut is_whole = false;
         let touched = match news {
-            RowNews::Event(Some(RowEvent::Snapshot { snapshot, .. })) => {
+            News::Event(Some(RowEvent::Snapshot { snapshot, .. })) => {
                 is_whole = true;
                 self.wires.take(&snapshot)
             }
-            RowNews::Event(Some(RowEvent::Changes(changes))) => self.wires.follow(&changes.rows),
-            RowNews::Event(Some(RowEvent::Resumed)) => return self.say_known(),
-            RowNews::Event(Some(RowEvent::Disconnected)) => {
+            News::Event(Some(RowEvent::Changes(changes))) => self.wires.follow(&changes.rows),
+            News::Event(Some(RowEvent::Resumed)) => return self.say_known(),
+            News::Event(Some(RowEvent::Disconnected)) => {
                 self.context.cluster.known(&self.node, false);
                 return;
             }
-            RowNews::Event(None) => {
+            News::Event(None) => {
                 info!(node = %self.node, "the switch's database is away");
                 self.context.cluster.known(&self.node, false);
-                self.rows = None;
+                self.database = None;
                 return;
             }
-            RowNews::Tunnel(Ok(applied)) => return self.has_tunnel(&applied),
-            RowNews::Tunnel(Err(error)) => {
+            News::Tunnel(Ok(applied)) => return self.has_tunnel(&applied),
+            News::Tunnel(Err(error)) => {
                 warn!(node = %self.node, %error, "the switch has no tunnel");
                 self.faults.push(error.to_string());
                 return;
@@ -267,19 +198,22 @@ impl Driver {
 
     /// All that the switch has was told, once it is known what that means.
     fn say_known(&self) {
-        let is_ready = self.rows.as_ref().is_some_and(|rows| rows.session.status().is_ready());
+        let is_ready = self.database.as_ref().is_some_and(Database::is_ready);
         if self.board.is_some() && is_ready {
             self.context.cluster.known(&self.node, true);
         }
     }
 
-    /// Makes the bridge fit, if it is not, and asks for the tunnel.
+    /// Takes the switch over, makes its bridge fit, and asks for the tunnel.
     async fn prepare(&mut self) {
-        let (Some(rows), Some(bridge)) = (&mut self.rows, self.wires.bridge()) else { return };
-        if let Some(transaction) = prepare::transaction(bridge)
-            && let Err(error) = rows.session.transact(&transaction, PATIENCE).await
-        {
-            return warn!(node = %self.node, %error, "the bridge is not as it has to be");
+        let Some(database) = &self.database else { return };
+        match database.hold(&self.wires).await {
+            Ok(true) => self.deposed = None,
+            Ok(false) => return,
+            Err(HoldError::Deposed { found, term }) => return self.step_back(found, term).await,
+            Err(HoldError::Refused(error)) => {
+                return warn!(node = %self.node, %error, "the bridge is not as it has to be");
+            }
         }
         let (node, tunnel) = match &self.board {
             Some(board) => {
@@ -290,17 +224,18 @@ impl Driver {
                 None => return,
             },
         };
-        let (Some(node), Some(name)) = (node, text(bridge, "name")) else { return };
-        let asked = Some((name.to_owned(), node.clone(), tunnel));
-        if rows.asked == asked {
-            return;
-        }
-        let put = rows.reconciler.put(OWNER, prepare::plan(name, &node, tunnel)).await;
-        if let (Ok(settling), Ok(())) = (put, rows.reconciler.resume().await) {
-            rows.tunnel = Some(settling);
-            rows.asked = asked;
-        } else {
+        let (Some(database), Some(node)) = (&mut self.database, node) else { return };
+        if !database.ask_tunnel(&self.wires, node, tunnel).await {
             warn!(node = %self.node, "the switch's database is away");
+        }
+    }
+
+    /// A later controller drives the switch.
+    async fn step_back(&mut self, found: u64, term: u64) {
+        self.bridge.leave().await;
+        if self.deposed.replace(found) != Some(found) {
+            let why = HoldError::Deposed { found, term }.to_string();
+            self.context.cluster.refused(Some(&self.node), &why);
         }
     }
 
@@ -337,11 +272,10 @@ impl Driver {
                 let faults = [heard.faults, wired.faults, all.faults].concat();
                 let whole = Outcome { compiled: all.compiled, faults, ..wired };
                 self.board = Some(board);
-                self.forget_owners(&whole).await;
+                self.bridge.keep_only(&whole.compiled).await;
                 self.bring(whole).await;
                 self.say_known();
-                // What is wanted is said: the rest may go.
-                let _ = self.flows.resume().await;
+                self.bridge.resume().await;
             }
             Event::Update { revision, steps, .. } => {
                 self.revision = revision;
@@ -353,25 +287,11 @@ impl Driver {
                 let outcome = board.hear(changes, &self.wires);
                 let now = Way::all(board.view(), &services);
                 self.bring(outcome).await;
-                self.forget(before.difference(&now).copied().collect());
+                self.bridge.forget(before.difference(&now).copied().collect());
                 if is_moved {
                     self.prepare().await;
                 }
             }
-        }
-    }
-
-    /// Owners that are no more want nothing.
-    async fn forget_owners(&mut self, whole: &Outcome) {
-        let owners: BTreeSet<String> =
-            whole.compiled.iter().map(|compiled| compiled.owner.to_string()).collect();
-        let gone: Vec<String> = self.owners.difference(&owners).cloned().collect();
-        let transaction =
-            gone.iter().fold(flows::Transaction::new(), |all, owner| all.remove(owner.as_str()));
-        self.owners.retain(|owner| owners.contains(owner));
-        if !gone.is_empty() {
-            // The next one tells whether that is done.
-            drop(self.flows.transaction(transaction).await);
         }
     }
 
@@ -393,47 +313,7 @@ impl Driver {
         self.faults.extend(faults);
         self.faults.truncate(MOST);
         self.news = true;
-        let plans: BTreeMap<String, flows::Plan> = compiled
-            .into_iter()
-            .map(|Compiled { owner, plan }| {
-                let osier_compiler::Plan { tlvs, meters, groups, flows } = plan;
-                (owner.to_string(), flows::Plan { tlvs, meters, groups, flows })
-            })
-            .collect();
-        let mut transaction = flows::Transaction::new();
-        for (owner, plan) in plans {
-            match plan == flows::Plan::default() {
-                true => self.owners.remove(&owner),
-                false => self.owners.insert(owner.clone()),
-            };
-            transaction = transaction.put(owner, plan);
-        }
-        let (revision, settling) = (self.revision, self.flows.transaction(transaction).await);
-        self.unsettled.push_back(Box::pin(async move {
-            let settled = match settling {
-                Ok(settling) => settling.await,
-                Err(error) => Err(error),
-            };
-            (revision, settled.err().map(|error| error.to_string()))
-        }));
-    }
-
-    /// Has connections forgotten, when what led them is off the switch, and again when its datapath has
-    /// looked at what it caches. Not waited for.
-    fn forget(&self, ways: Vec<Way>) {
-        let Some(session) = self.switch.clone().filter(|_| !ways.is_empty()) else { return };
-        let flows = self.flows.clone();
-        tokio::spawn(async move {
-            // It has ended only if the node's task has.
-            let _ = flows.settled().await;
-            for pause in AGAIN {
-                tokio::time::sleep(pause).await;
-                let messages: Vec<Message> = ways.iter().flat_map(|way| way.messages()).collect();
-                if let Err(error) = session.batch(messages).await {
-                    return debug!(%error, "connections to former endpoints may live on");
-                }
-            }
-        });
+        self.bridge.want(self.revision, compiled).await;
     }
 
     /// Why a wire claims what it may not. One that nobody has told of yet waits only, unless it is
@@ -452,24 +332,13 @@ impl Driver {
         if let Some((family, event)) = lease {
             self.context.cluster.leased(family, event);
         }
-        self.send(packet.into_iter().collect()).await;
+        self.bridge.send(packet.into_iter().collect()).await;
     }
 
     /// Routers tell of themselves.
     async fn advertise(&mut self) {
         let Some(board) = &self.board else { return };
-        let packets = advertisements(board.compiler());
-        self.send(packets).await;
-    }
-
-    async fn send(&mut self, packets: Vec<PacketOut>) {
-        let Some(session) = &self.switch else { return };
-        for packet in packets {
-            if session.send(&Message::PacketOut(packet)).await.is_err() {
-                // It has ended, and that is heard elsewhere.
-                return;
-            }
-        }
+        self.bridge.send(advertisements(board.compiler())).await;
     }
 
     fn settled(&mut self, revision: u64, fault: Option<String>) {
@@ -480,7 +349,7 @@ impl Driver {
     }
 
     fn say_whether_connected(&mut self) {
-        let is = self.rows.is_some() && self.switch.is_some() && self.board.is_some();
+        let is = self.database.is_some() && self.bridge.is_connected() && self.board.is_some();
         if is == self.is_connected {
             return;
         }
@@ -556,33 +425,9 @@ fn is_node(change: &Change, name: &NodeName) -> bool {
     matches!(change, Change::Put(Object::Node(node)) if node.name == *name)
 }
 
-async fn next_of(rows: &mut Option<Rows>) -> RowNews {
-    let Some(rows) = rows else { return pending().await };
-    let tunnel = async {
-        match &mut rows.tunnel {
-            Some(settling) => settling.await,
-            None => pending().await,
-        }
-    };
-    tokio::select! {
-        event = rows.events.next() => RowNews::Event(event),
-        applied = tunnel => {
-            rows.tunnel = None;
-            RowNews::Tunnel(applied)
-        }
-    }
-}
-
 async fn next_view(view: &mut Option<BoxStream<'static, Event>>) -> Option<Event> {
     match view {
         Some(view) => view.next().await,
-        None => pending().await,
-    }
-}
-
-async fn closed(session: Option<&Session>) {
-    match session {
-        Some(session) => drop(session.closed().await),
         None => pending().await,
     }
 }

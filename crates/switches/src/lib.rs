@@ -10,9 +10,12 @@
 //! Nothing here knows where the model is kept; see [`Cluster`].
 
 mod board;
+mod bridge;
 mod claim;
+mod database;
 mod doors;
 mod driver;
+mod fence;
 mod prepare;
 mod stale;
 mod wires;

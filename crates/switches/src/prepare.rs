@@ -14,7 +14,7 @@ pub(crate) const TUNNEL: &str = "osier-tun";
 const TUNNEL_OFPORT: u32 = 65_000;
 /// What else of a bridge is looked at, and of the switch.
 const BRIDGE: [&str; 2] = ["controller", "datapath_id"];
-const SWITCH: [&str; 1] = ["ovs_version"];
+const SWITCH: [&str; 2] = ["ovs_version", "manager_options"];
 /// What a bridge speaks that does not say so.
 const SPOKEN: [&str; 5] = ["OpenFlow10", "OpenFlow11", "OpenFlow12", "OpenFlow13", "OpenFlow14"];
 const OURS: &str = "OpenFlow15";
@@ -78,16 +78,6 @@ pub(crate) fn transaction(bridge: &Row) -> Option<Transaction> {
 
 /// The tunnel of a node.
 pub(crate) fn plan(bridge: &str, node: &Node, tunnel: Tunnel) -> Plan {
-    let mut port = Port::new(bridge, TUNNEL);
-    let kind = match tunnel {
-        Tunnel::Geneve => "geneve",
-        Tunnel::Vxlan => "vxlan",
-    };
-    let local = node.tunnel.to_string();
-    let options = [("remote_ip", "flow"), ("key", "flow"), ("local_ip", &local)];
-    let interface = &mut port.interfaces[0];
-    kind.clone_into(&mut interface.kind);
-    interface.ofport_request = Some(TUNNEL_OFPORT);
-    interface.options = options.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
-    Plan::default().port(port)
+    let (kind, local) = (tunnel.as_str(), node.tunnel);
+    Plan::default().port(Port::tunnel(bridge, TUNNEL, kind, local, TUNNEL_OFPORT))
 }

@@ -107,6 +107,11 @@ impl Wires {
         text(self.root.as_deref()?, "ovs_version")
     }
 
+    /// The row of the switch itself.
+    pub(crate) fn root(&self) -> Option<&Arc<Row>> {
+        self.root.as_ref()
+    }
+
     /// The bridge that the controller drives.
     pub(crate) fn bridge(&self) -> Option<&Arc<Row>> {
         self.bridges.get(&self.bridge?)
@@ -174,7 +179,7 @@ impl Wires {
 }
 
 /// A key of `external_ids`.
-fn external_id<'a>(row: &'a Row, key: &str) -> Option<&'a str> {
+pub(crate) fn external_id<'a>(row: &'a Row, key: &str) -> Option<&'a str> {
     match row.get("external_ids")?.get(&key.into())? {
         Atom::String(text) => Some(text),
         _ => None,

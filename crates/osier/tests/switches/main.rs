@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a panic is the report")]
 
 mod leases;
+mod deposed;
 mod life;
 mod mixed;
 mod papers;

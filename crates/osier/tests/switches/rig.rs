@@ -107,6 +107,11 @@ impl Rig {
         process.stop(Signal::SIGKILL, PATIENCE).unwrap();
     }
 
+    /// Sends the controller a signal.
+    pub(crate) fn signal(&self, signal: Signal) {
+        self.process.as_ref().unwrap().signal(signal).unwrap();
+    }
+
     /// What the controller has logged.
     pub(crate) fn log(&self) -> String {
         self.process.as_ref().unwrap().stderr()

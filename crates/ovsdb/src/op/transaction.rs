@@ -41,6 +41,13 @@ impl Transaction {
         self
     }
 
+    /// The same, behind operations that must not fail.
+    #[must_use]
+    pub fn guarded(mut self, guards: &[Operation]) -> Self {
+        self.operations.splice(0..0, guards.iter().cloned());
+        self
+    }
+
     /// Inserts a row; the result refers to it in later rows of this transaction.
     pub fn insert<T: TypedRow>(&mut self, row: &T) -> Ref<T> {
         let name = self.insert_fields(T::TABLE, row.fields());

@@ -12,6 +12,7 @@ use super::ownership::{Ownership, text};
 use super::plan::{Transaction, Wait};
 use super::status::{Root, Stats, Status};
 use super::tickets::{InterfaceState, Reply, Tickets};
+use osier_ovsdb::Operation;
 use osier_ovsdb::error::{ErrorKind, OperationError, Outcome};
 use osier_ovsdb::session::{Event, Session, Subscription, TransactError};
 use std::collections::BTreeSet;
@@ -40,6 +41,8 @@ pub struct Options {
     /// Whether to begin paused, and change nothing before `resume`: rows of an earlier process are
     /// not unwanted because nobody has said yet that they are wanted.
     pub paused: bool,
+    /// What every transaction begins with: if one of these fails, nothing of it is done.
+    pub guards: Vec<Operation>,
 }
 
 impl Default for Options {
@@ -50,6 +53,7 @@ impl Default for Options {
             patience: Duration::from_secs(30),
             batch: 50_000,
             paused: true,
+            guards: Vec::new(),
         }
     }
 }
@@ -244,6 +248,7 @@ impl Driver {
         let Some(batch) = self.desired.batch(self.most, |key| fights.allows(key, now)) else {
             return;
         };
+        let batch = batch.guarded(&self.options.guards);
         let (session, patience) = (self.session.clone(), self.options.patience);
         let transaction = batch.transaction.clone();
         let answer = async move { session.transact(&transaction, patience).await };

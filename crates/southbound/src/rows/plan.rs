@@ -7,6 +7,7 @@ use osier_ovsdb::rows::vswitch::{
     BridgeFailMode, BridgeProtocols, PortBondMode, PortLacp, PortVlanMode,
 };
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
 /// Keys and their values, as in `other_config` and `external_ids`.
 pub type Strings = BTreeMap<String, String>;
@@ -196,6 +197,24 @@ impl Port {
     pub fn internal(bridge: impl Into<String>, name: impl Into<String>) -> Self {
         let mut port = Self::new(bridge, name);
         "internal".clone_into(&mut port.interfaces[0].kind);
+        port
+    }
+
+    /// A tunnel of this kind from one address to all others: flows say where to, and as what.
+    pub fn tunnel(
+        bridge: impl Into<String>,
+        name: impl Into<String>,
+        kind: &str,
+        local: IpAddr,
+        ofport: u32,
+    ) -> Self {
+        let mut port = Self::new(bridge, name);
+        let local = local.to_string();
+        let options = [("remote_ip", "flow"), ("key", "flow"), ("local_ip", &local)];
+        let interface = &mut port.interfaces[0];
+        kind.clone_into(&mut interface.kind);
+        interface.ofport_request = Some(ofport);
+        interface.options = options.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
         port
     }
 }

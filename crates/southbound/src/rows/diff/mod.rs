@@ -160,6 +160,17 @@ impl Desired {
     }
 }
 
+// === impl Batch ===
+
+impl Batch {
+    /// The same, behind what has to hold for it.
+    pub(super) fn guarded(mut self, guards: &[Operation]) -> Self {
+        self.transaction = self.transaction.guarded(guards);
+        self.origins.splice(0..0, guards.iter().map(|_| None));
+        self
+    }
+}
+
 // === impl Build ===
 
 impl<'a> Build<'a> {
