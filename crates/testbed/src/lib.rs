@@ -27,6 +27,7 @@
 mod command;
 mod daemon;
 mod endpoint;
+mod etcd;
 mod fabric;
 mod janitor;
 mod lab;
@@ -42,6 +43,7 @@ mod wait;
 pub use command::{Command, CommandError, Output};
 pub use daemon::DaemonError;
 pub use endpoint::{AttachError, Endpoint, EndpointConfig, MacAddr};
+pub use etcd::Etcd;
 pub use fabric::{Fabric, FabricError, Family};
 pub use janitor::LAB_VARIABLE;
 pub use lab::{Lab, LabError, NotRoot, require_root};

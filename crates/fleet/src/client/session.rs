@@ -317,6 +317,7 @@ async fn open(task: &mut Task) -> Result<Link, Ended> {
         return Err(Ended::OldTerm { found: welcome.term, seen });
     }
     if welcome.term > seen {
+        tracing::info!(term = welcome.term, "a controller of a new term is followed");
         task.held.term = welcome.term;
         // Before anything of this leader is believed: an older one must be refused after a crash.
         task.write().await;

@@ -2,11 +2,17 @@
 //! as COE's plugin leaves it, curl as the watcher. `ping` and plain sockets judge.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a panic is the report")]
 
-mod leases;
+#[allow(dead_code, reason = "clusters of controllers use all of it")]
+mod client;
 mod deposed;
+mod leases;
 mod life;
 mod mixed;
 mod papers;
 mod reach;
+#[allow(dead_code, reason = "clusters of controllers use all of it")]
 mod rig;
+#[allow(dead_code, reason = "clusters of controllers use all of it")]
+mod seat;
 mod services;
+mod tended;

@@ -1,21 +1,20 @@
 //! A controller on the underlay, nodes as `odlovs-cni` makes them, and pods.
 
+use crate::client::{Client, RESTCONF, WATCHER};
+pub(crate) use crate::seat::PATIENCE;
+use crate::seat::Seat;
 use osier_testbed::traffic::{ping, ping_until};
-use osier_testbed::{Command, Fabric, Family, Lab, Netns, Node, Process, Signal, wait_until};
+use osier_testbed::{Etcd, Fabric, Family, Lab, Netns, Node, Signal, wait_until};
+use std::cell::Cell;
 use std::fs;
 use std::net::IpAddr;
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::PathBuf;
-use std::time::Duration;
 
-/// How long something may take on a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 /// The bridge's name, as in COE's own configuration.
 pub(crate) const BRIDGE: &str = "ovsbrk8s";
 /// COE's only cluster.
 pub(crate) const CLUSTER: &str = "00000000-0000-0000-0000-000000000001";
-const CONTROLLER: &str = "198.51.100.250";
-const WATCHER: &str = "watcher";
+/// The bridge by which controllers reach etcd.
+const ETCD_NETWORK: &str = "members";
 
 /// How a node's switch and the controller meet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,10 +28,13 @@ pub(crate) enum Dial {
 }
 
 pub(crate) struct Rig {
-    process: Option<Process>,
-    netns: Netns,
-    dir: PathBuf,
-    credential: String,
+    /// The controllers' places.
+    pub(crate) seats: Vec<Seat>,
+    /// Which of them answered last.
+    at: Cell<usize>,
+    client: Client,
+    /// Where controllers keep the model, if they are several.
+    pub(crate) etcd: Option<(Netns, Etcd)>,
     pub(crate) fabric: Fabric,
     pub(crate) lab: Lab,
 }
@@ -56,33 +58,74 @@ impl Rig {
     /// A controller, and so many nodes whose switches nobody drives yet. `more` is added to its
     /// configuration.
     pub(crate) fn new(nodes: u8, more: &str) -> Self {
+        Self::make(nodes, 1, None, more)
+    }
+
+    /// Controllers on three members of etcd, which they reach by a network of their own.
+    pub(crate) fn clustered(nodes: u8, controllers: usize, more: &str) -> Self {
         let lab = Lab::new().unwrap();
+        let netns = lab.netns("etcd").unwrap();
+        netns.ip(&format!("link add {ETCD_NETWORK} type bridge")).unwrap();
+        netns.ip(&format!("address add 203.0.113.1/24 dev {ETCD_NETWORK}")).unwrap();
+        netns.ip(&format!("link set {ETCD_NETWORK} up")).unwrap();
+        let etcd = Etcd::start(&netns, [203, 0, 113, 1].into()).unwrap();
+        let members = format!("[etcd]\nmembers = {:?}\nlease_seconds = 2\n", etcd.urls());
+        Self::make_in(lab, nodes, controllers, Some((netns, etcd)), &(members + more))
+    }
+
+    fn make(nodes: u8, controllers: usize, etcd: Option<(Netns, Etcd)>, more: &str) -> Self {
+        Self::make_in(Lab::new().unwrap(), nodes, controllers, etcd, more)
+    }
+
+    fn make_in(
+        lab: Lab,
+        nodes: u8,
+        controllers: usize,
+        etcd: Option<(Netns, Etcd)>,
+        more: &str,
+    ) -> Self {
         let fabric = Fabric::new(&lab, Family::Ipv4, nodes).unwrap();
-        let netns = lab.netns("controller").unwrap();
-        let (segment, name) = (fabric.segment(), netns.name());
-        segment.ip(&format!("link add plug type veth peer name eth0 netns {name}")).unwrap();
-        segment.ip(&format!("link set plug master {} up", Fabric::SEGMENT)).unwrap();
-        netns.ip(&format!("address add {CONTROLLER}/24 dev eth0")).unwrap();
-        // The nodes' switches take packets as they are: checksums must be there.
-        netns.run(&["ethtool", "-K", "eth0", "tx", "off"]).unwrap();
-        netns.ip("link set eth0 up").unwrap();
-        netns.ip("link set lo up").unwrap();
-        let dir = lab.make_dir("state").unwrap();
-        let text = format!(
-            "state_dir = '{0}/state'\n[api]\naddresses = ['{CONTROLLER}']\n[restconf]\nage_seconds = 2\n{more}",
-            dir.display()
-        );
-        fs::write(dir.join("controller.toml"), text).unwrap();
-        let mut rig = Self { process: None, netns, dir, credential: String::new(), fabric, lab };
+        let seats: Vec<Seat> =
+            (0..controllers).map(|n| Seat::new(&lab, &fabric, n, more)).collect();
+        let client = Client::new(&seats, lab.dir().join("ca.pem"));
+        let mut rig = Self { seats, at: Cell::new(0), client, etcd, fabric, lab };
+        for number in 0..controllers {
+            rig.plug(number);
+        }
         rig.start();
-        rig.credential =
+        fs::copy(rig.seats[0].file("authority.pem"), &rig.client.authority).unwrap();
+        rig.client.credential =
             rig.osier(&["controller", "credential", "add", "--role", "write", "--name", WATCHER]);
         let known = || match rig.curl("GET", "/restconf/config/pod:coe", None).0 {
             401 => Err("it is not known yet"),
             _ => Ok(()),
         };
         wait_until("the credential", PATIENCE, known).unwrap();
+        for number in 1..controllers {
+            let to = rig.seats[number].file("credentials.json");
+            fs::create_dir_all(to.parent().unwrap()).unwrap();
+            fs::copy(rig.seats[0].file("credentials.json"), to).unwrap();
+            rig.seats[number].launch();
+        }
         rig
+    }
+
+    /// Joins a controller to etcd's network.
+    fn plug(&self, number: usize) {
+        let Some((netns, _)) = &self.etcd else { return };
+        let seat = &self.seats[number].netns;
+        let link = format!("link add c{number} type veth peer name eth1 netns {}", seat.name());
+        netns.ip(&link).unwrap();
+        netns.ip(&format!("link set c{number} master {ETCD_NETWORK} up")).unwrap();
+        seat.ip(&format!("address add 203.0.113.{}/24 dev eth1", 10 + number)).unwrap();
+        seat.ip("link set eth1 up").unwrap();
+    }
+
+    /// Cuts a controller off etcd, or joins it again.
+    pub(crate) fn set_etcd_link(&self, number: usize, is_up: bool) {
+        let state = if is_up { "up" } else { "down" };
+        let (netns, _) = self.etcd.as_ref().unwrap();
+        netns.ip(&format!("link set c{number} {state}")).unwrap();
     }
 
     /// The configuration that lets all nodes in.
@@ -90,94 +133,59 @@ impl Rig {
         "[switches]\nallow = ['198.51.100.0/24']\n"
     }
 
-    /// Starts the controller, and waits until it answers.
+    /// Starts the first controller, and waits until it answers.
     pub(crate) fn start(&mut self) {
-        let command = self.netns.command(env!("CARGO_BIN_EXE_osier"));
-        let config = self.dir.join("controller.toml");
-        let process = command.args(["controller", "--config"]).arg(&config).spawn().unwrap();
-        let said = || process.stdout().lines().any(|line| line == "ready").then_some(());
-        let late = || format!("{}{}", process.stdout(), process.stderr());
-        wait_until("the controller", PATIENCE, || said().ok_or_else(late)).unwrap();
-        self.process = Some(process);
+        self.seats[0].launch();
+        self.seats[0].await_ready();
     }
 
-    /// Ends the controller, without warning.
+    /// Ends the first controller, without warning.
     pub(crate) fn kill(&mut self) {
-        let mut process = self.process.take().unwrap();
-        process.stop(Signal::SIGKILL, PATIENCE).unwrap();
+        self.seats[0].kill();
     }
 
-    /// Sends the controller a signal.
+    /// Sends the first controller a signal.
     pub(crate) fn signal(&self, signal: Signal) {
-        self.process.as_ref().unwrap().signal(signal).unwrap();
+        self.seats[0].signal(signal);
     }
 
-    /// What the controller has logged.
-    pub(crate) fn log(&self) -> String {
-        self.process.as_ref().unwrap().stderr()
-    }
-
-    /// Waits for a line in the controller's log.
+    /// Waits for a line in the first controller's log.
     pub(crate) fn await_log(&self, part: &str) {
-        let has = || if self.log().contains(part) { Ok(()) } else { Err(self.log()) };
+        let log = || self.seats[0].log();
+        let has = || if log().contains(part) { Ok(()) } else { Err(log()) };
         wait_until(part, PATIENCE, has).unwrap();
     }
 
-    /// The command line, as the controller's administrator uses it.
+    /// The command line, as the administrator of the controller that answered last uses it.
     pub(crate) fn osier(&self, arguments: &[&str]) -> String {
-        self.administrator(arguments).run().unwrap().trim().to_owned()
+        self.seats[self.at.get()].administrator(arguments).run().unwrap().trim().to_owned()
     }
 
     /// Makes resources, as the administrator does.
     pub(crate) fn apply(&self, text: &str) {
-        self.administrator(&["apply", "-f", "-"]).input(text).run().unwrap();
+        let seat = &self.seats[self.at.get()];
+        seat.administrator(&["apply", "-f", "-"]).input(text).run().unwrap();
     }
 
-    fn administrator(&self, arguments: &[&str]) -> Command {
-        let command =
-            self.netns.command(env!("CARGO_BIN_EXE_osier")).args(arguments.iter().copied());
-        if let ["controller", ..] = arguments {
-            return command.arg("--config").arg(self.dir.join("controller.toml"));
-        }
-        let admin = fs::read_to_string(self.dir.join("state/admin.toml")).unwrap();
-        let line = admin.lines().find_map(|line| line.strip_prefix("credential = "));
-        let file = self.dir.join("credential");
-        fs::write(&file, line.unwrap().trim_matches('"')).unwrap();
-        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
-        command
-            .env("OSIER_SERVER", format!("https://{CONTROLLER}:6645"))
-            .env("OSIER_CA", self.dir.join("state/authority.pem"))
-            .env("OSIER_CREDENTIAL_FILE", file)
-    }
-
-    /// A request of the watcher: its status and its answer.
+    /// A request of the watcher to whichever controller answers: its status and its answer.
     pub(crate) fn curl(&self, method: &str, path: &str, body: Option<&str>) -> (u16, String) {
-        let authority = self.dir.join("state/authority.pem");
-        let user = format!("{WATCHER}:{}", self.credential);
-        let mut command = self.netns.command("curl").args([
-            "--silent",
-            "--show-error",
-            "--max-time",
-            "30",
-            "-w",
-            "\n%{http_code}",
-            "-X",
-            method,
-            "--user",
-            &user,
-            "-H",
-            "Content-Type: application/json",
-            "-A",
-            "Go-http-client/1.1",
-            "--cacert",
-        ]);
-        command = command.arg(authority);
-        if let Some(body) = body {
-            command = command.args(["--data-binary", body]);
-        }
-        let text = command.arg(format!("https://{CONTROLLER}:8443{path}")).run().unwrap();
-        let (body, status) = text.rsplit_once('\n').unwrap();
-        (status.parse().unwrap(), body.to_owned())
+        let ask = || {
+            let first = self.at.get();
+            for number in (0..self.seats.len()).map(|n| (first + n) % self.seats.len()) {
+                let answer = self.client.ask(number, RESTCONF, (method, path, body), 30);
+                if let Some(answer) = answer.filter(|(status, _)| *status != 503) {
+                    self.at.set(number);
+                    return Ok(answer);
+                }
+            }
+            Err("no controller answers")
+        };
+        wait_until("an answer", PATIENCE, ask).unwrap()
+    }
+
+    /// Who asks controllers one by one.
+    pub(crate) fn client(&self) -> Client {
+        self.client.clone()
     }
 
     /// What the controller counts.
@@ -238,15 +246,24 @@ impl Rig {
             ["add-br", BRIDGE, "--", "set", "bridge", BRIDGE, "datapath_type=netdev", protocols];
         ovs.vsctl(&create).unwrap();
         let (manager, controller) = match dial {
-            Dial::Switch => (format!("tcp:{CONTROLLER}:6640"), format!("tcp:{CONTROLLER}:6653")),
-            Dial::Controller => ("ptcp:6640".to_owned(), "ptcp:6653".to_owned()),
-            Dial::Tls => (format!("ssl:{CONTROLLER}:6640"), format!("ssl:{CONTROLLER}:6653")),
+            Dial::Switch => (self.targets("tcp", 6640), self.targets("tcp", 6653)),
+            Dial::Controller => (vec!["ptcp:6640".to_owned()], vec!["ptcp:6653".to_owned()]),
+            Dial::Tls => (self.targets("ssl", 6640), self.targets("ssl", 6653)),
         };
-        ovs.vsctl(&["set-manager", &manager]).unwrap();
-        ovs.vsctl(&["set-controller", BRIDGE, &controller]).unwrap();
+        for (mut command, targets) in
+            [(vec!["set-manager"], &manager), (vec!["set-controller", BRIDGE], &controller)]
+        {
+            command.extend(targets.iter().map(String::as_str));
+            ovs.vsctl(&command).unwrap();
+        }
         let netns = self.node(node).netns();
         netns.ip(&format!("address add 10.11.{}.1/24 dev {BRIDGE}", node + 1)).unwrap();
         netns.ip(&format!("link set {BRIDGE} up")).unwrap();
+    }
+
+    /// Where switches dial all controllers.
+    fn targets(&self, protocol: &str, port: u16) -> Vec<String> {
+        self.seats.iter().map(|seat| format!("{protocol}:{}:{port}", seat.address)).collect()
     }
 
     /// What `odlovs-cni` does for a pod.
@@ -311,8 +328,8 @@ impl Rig {
 
 impl Drop for Rig {
     fn drop(&mut self) {
-        if let Some(process) = self.process.as_ref().filter(|_| std::thread::panicking()) {
-            eprintln!("==== the controller\n{}{}", process.stdout(), process.stderr());
+        if std::thread::panicking() {
+            self.seats.iter().for_each(|seat| eprintln!("{}", seat.said()));
             for node in self.fabric.nodes() {
                 let flows = node.ovs().ofctl(&["-O", "OpenFlow15", "dump-flows", BRIDGE]);
                 eprintln!("==== {}\n{}", node.name(), flows.unwrap_or_default());

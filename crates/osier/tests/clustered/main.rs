@@ -1,0 +1,16 @@
+//! Several controllers on three real members of etcd, each a process of its own: what happens to
+//! clients, switches and agents when any of them dies, sleeps, is cut off, or has a wrong clock.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a panic is the report")]
+
+mod faults;
+mod history;
+
+#[path = "../switches/client.rs"]
+mod client;
+#[path = "../switches/rig.rs"]
+#[allow(dead_code, reason = "other tests use it with one controller")]
+mod rig;
+#[path = "../switches/seat.rs"]
+mod seat;
+#[path = "../switches/tended.rs"]
+mod tended;
