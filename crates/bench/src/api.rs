@@ -53,6 +53,12 @@ impl Access {
         Ok(Self { address: address.parse()?, credential, tls: Arc::new(tls) })
     }
 
+    /// The same, where it is served at another port.
+    pub(crate) fn at_port(mut self, port: u16) -> Self {
+        self.address.set_port(port);
+        self
+    }
+
     /// Speaks over a connection that was made already.
     pub(crate) fn over(&self, stream: TcpStream) -> Result<Client<'_>> {
         stream.set_nodelay(true)?;

@@ -188,7 +188,8 @@ pub(crate) fn resource(kind: &str, name: &str, spec: &Value) -> Value {
     json!({"apiVersion": "osier.dev/v1alpha1", "kind": kind, "metadata": {"name": name}, "spec": spec})
 }
 
-fn port(name: &str, node: &str) -> Value {
+/// A port of the network `shop`.
+pub(crate) fn port(name: &str, node: &str) -> Value {
     resource("Port", name, &json!({"network": "shop", "node": node}))
 }
 

@@ -9,6 +9,7 @@ mod cni;
 mod connect;
 mod controlled;
 mod counted;
+mod failover;
 mod figure;
 mod fleet;
 mod flows;
@@ -23,6 +24,7 @@ mod ovn;
 mod ovsdb;
 mod path;
 mod policies;
+mod rest;
 mod restore;
 mod runtime;
 mod services;
@@ -72,6 +74,8 @@ const SUITES: &[Suite] = &[
     services::TRAFFIC,
     policies::SCALE,
     policies::TRAFFIC,
+    rest::REST_PODS,
+    failover::FAILOVER,
 ];
 
 /// Figures that one measurement yields together.

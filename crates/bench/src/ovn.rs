@@ -7,6 +7,7 @@
 use anyhow::{Context, Result, ensure};
 use osier_testbed::{Node, OvsdbServer, Process, wait_until};
 use serde_json::{Value, json};
+use std::cell::Cell;
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -17,6 +18,8 @@ use crate::node::{PATIENCE, cpu_of, daemon_pid};
 
 const PROGRAMS: [&str; 3] = ["ovn-northd", "ovn-controller", "ovn-nbctl"];
 const SCHEMAS: &str = "/usr/share/ovn";
+/// Ports in one command.
+const BULK: usize = 1000;
 
 /// See the module.
 pub(crate) struct Ovn<'a> {
@@ -26,6 +29,8 @@ pub(crate) struct Ovn<'a> {
     north: OvsdbServer,
     south: OvsdbServer,
     node: &'a Node,
+    /// How many ports it has beside the node's own.
+    ports: Cell<usize>,
 }
 
 impl<'a> Ovn<'a> {
@@ -72,7 +77,7 @@ impl<'a> Ovn<'a> {
             .arg(format!("unix:{}", ovs.db_socket().display()))
             .spawn()?;
         wait_until("ovn-controller's bridge", PATIENCE, || ovs.vsctl(&["br-exists", "br-int"]))?;
-        Ok(Self { controller, northd, north, south, node })
+        Ok(Self { controller, northd, north, south, node, ports: Cell::new(0) })
     }
 
     fn populate(&self, ports: usize) -> Result<()> {
@@ -91,10 +96,8 @@ impl<'a> Ovn<'a> {
         let mut command = self.nbctl("none");
         command.args(["ls-add", "shop"]);
         add_port(&mut command, "here", 0);
-        for n in 1..=ports {
-            add_port(&mut command, &format!("p{n}"), n);
-        }
         measure::command(&mut command)?;
+        self.grow(ports)?;
         self.bound(&["here".to_owned()])
     }
 
@@ -131,6 +134,18 @@ impl<'a> Ovn<'a> {
         let refused = results.iter().find(|result| !result["error"].is_null());
         ensure!(refused.is_none() && answer["error"].is_null(), "OVN's database: {answer}");
         Ok(answer["result"].clone())
+    }
+
+    /// As many ports as this, if there are fewer, and the node has their flows.
+    pub(crate) fn grow(&self, ports: usize) -> Result<()> {
+        let first = self.ports.get() + 1;
+        for bulk in (first..=ports).collect::<Vec<_>>().chunks(BULK) {
+            let mut command = self.nbctl("none");
+            bulk.iter().for_each(|n| add_port(&mut command, &format!("p{n}"), *n));
+            measure::command(&mut command)?;
+        }
+        self.ports.set(self.ports.get().max(ports));
+        self.sync()
     }
 
     /// One more port, until the node has its flows; then it is taken away again.

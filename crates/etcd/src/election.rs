@@ -7,6 +7,9 @@ use crate::client::{Client, EtcdError, Guard, Step};
 use bytes::Bytes;
 use std::time::{Duration, Instant};
 
+/// How often who waits looks whether anybody leads: for so long nobody may.
+const LOOK: Duration = Duration::from_millis(100);
+
 /// A place to lead.
 #[derive(Debug, Clone)]
 pub struct Election {
@@ -40,7 +43,7 @@ impl Election {
                 Ok(None) => {}
                 Err(error) => tracing::warn!(%error, "no election now"),
             }
-            tokio::time::sleep((self.ttl / 10).min(Duration::from_millis(500))).await;
+            tokio::time::sleep(LOOK).await;
         }
     }
 

@@ -31,6 +31,8 @@ const WELCOME: Duration = Duration::from_secs(20);
 const WRITE: Duration = Duration::from_secs(1);
 /// The agent's messages go at most so often: the controller allows a little more.
 const PACE: Duration = Duration::from_millis(100);
+/// Where nobody listens, a try costs nobody anything, and soon another controller may lead.
+const REFUSED: Duration = Duration::from_millis(250);
 /// Messages that wait for a slow connection.
 const QUEUE: usize = 8;
 /// More faults than these say nothing new.
@@ -102,14 +104,17 @@ impl Task {
                 state.certificate_expires = expires;
             });
             tracing::debug!(reason = %ended, "not following");
-            match ended {
+            match &ended {
                 Ended::Stopped => break,
                 // The next connection asks for all of it.
                 Ended::Batch(_) => self.forget_position(),
                 _ => {}
             }
-            let wait = match ended {
+            let wait = match &ended {
                 Ended::Renewed => self.options.backoff.wait(0),
+                Ended::Connect(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                    self.options.backoff.wait(failures).min(REFUSED)
+                }
                 _ => self.options.backoff.wait(failures),
             };
             failures += 1;
