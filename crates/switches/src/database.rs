@@ -8,7 +8,7 @@ use osier_ovsdb::Transaction;
 use osier_ovsdb::session::{Event, Session, Subscription, TransactError};
 use osier_southbound::rows::{self, RowReconciler, Settling};
 use std::future::pending;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use thiserror::Error;
 
 /// Events of a database that may wait.
@@ -95,7 +95,7 @@ impl Database {
         let (Some(root), Some(bridge)) = (wires.root(), wires.bridge()) else { return Ok(false) };
         match fence::standing(root, self.term) {
             Standing::Ours => {}
-            Standing::Earlier(_) => self.write(&fence::claim(root, bridge, self.term)).await?,
+            Standing::Earlier(_) => self.write(&fence::claim(root, self.term)).await?,
             Standing::Later(found) => {
                 return Err(HoldError::Deposed { found, term: self.term });
             }
@@ -106,10 +106,12 @@ impl Database {
         Ok(true)
     }
 
-    /// Whether the database is still ours, which it says itself.
-    pub(crate) async fn is_held(&self) -> bool {
-        let mut question = Transaction::new("ask whose the switch is");
-        question.push(fence::guard(self.term));
+    /// Whether the switch is still ours, which its database says itself. If it is, it is told to look
+    /// for us soon when this connection ends.
+    pub(crate) async fn is_held(&self, wires: &Wires) -> bool {
+        let (Some(root), Some(bridge)) = (wires.root(), wires.bridge()) else { return false };
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let question = prepare::eagerness(root, bridge, now).guarded(&[fence::guard(self.term)]);
         self.write(&question).await.is_ok()
     }
 

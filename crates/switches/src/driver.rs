@@ -153,7 +153,7 @@ impl Driver {
         let id = self.wires.bridge().and_then(|row| prepare::datapath_id(row));
         let Some(id) = id.filter(|id| self.bridge.has_newer(*id)) else { return };
         if let Some(database) = &self.database
-            && database.is_held().await
+            && database.is_held(&self.wires).await
         {
             self.bridge.adopt(id).await;
         }

@@ -8,14 +8,10 @@
 
 use crate::wires::external_id;
 use osier_ovsdb::op::Until;
-use osier_ovsdb::{Atom, Condition, Mutation, Operation, Row, Transaction, Uuid, Value};
+use osier_ovsdb::{Atom, Condition, Mutation, Operation, Row, Transaction, Value};
 
 /// The key of `external_ids` in `Open_vSwitch` that has the term.
 pub(crate) const KEY: &str = "osier-term";
-/// How long a switch waits between tries to connect, in milliseconds, at most: the least that it takes.
-/// Left alone it waits for 8 s, and so long nobody would drive it after its controller has died.
-const BACKOFF: i64 = 1000;
-
 /// Whose a switch's database is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Standing {
@@ -41,9 +37,8 @@ pub(crate) fn guard(term: u64) -> Operation {
     has(&term.to_string())
 }
 
-/// Makes the database ours, if it is whose it was. The switch is told not to wait for long when it
-/// looks for its controllers.
-pub(crate) fn claim(root: &Row, bridge: &Row, term: u64) -> Transaction {
+/// Makes the database ours, if it is whose it was.
+pub(crate) fn claim(root: &Row, term: u64) -> Transaction {
     let text = term.to_string();
     let mut claim = Transaction::new("take the switch's database over");
     let mut mutations = Vec::new();
@@ -55,17 +50,6 @@ pub(crate) fn claim(root: &Row, bridge: &Row, term: u64) -> Transaction {
     claim.mutate("Open_vSwitch", root.uuid(), mutations);
     // Inserting changes nothing where another was faster.
     claim.push(guard(term));
-    for (table, rows) in
-        [("Controller", (bridge, "controller")), ("Manager", (root, "manager_options"))]
-    {
-        for row in references(rows.0, rows.1) {
-            claim.update(
-                table,
-                row,
-                vec![("max_backoff".into(), Value::from(Atom::Integer(BACKOFF)))],
-            );
-        }
-    }
     claim
 }
 
@@ -82,12 +66,4 @@ fn has(term: &str) -> Operation {
 
 fn pair(term: &str) -> Value {
     Value::map([(Atom::from(KEY), Atom::from(term))])
-}
-
-fn references<'a>(row: &'a Row, column: &str) -> impl Iterator<Item = Uuid> + 'a {
-    let atoms = row.get(column).map_or(&[][..], Value::atoms);
-    atoms.iter().filter_map(|atom| match atom {
-        Atom::Uuid(uuid) => Some(*uuid),
-        _ => None,
-    })
 }

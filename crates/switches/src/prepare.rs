@@ -5,8 +5,9 @@
 use crate::wires::text;
 use osier_model::{Mac, Node, Tunnel};
 use osier_ovsdb::monitor::Monitor;
-use osier_ovsdb::{Atom, Mutation, Row, Transaction, Value};
+use osier_ovsdb::{Atom, Mutation, Row, Transaction, Uuid, Value};
 use osier_southbound::rows::{self, Ownership, Plan, Port};
+use std::time::Duration;
 
 /// The tunnel's port.
 pub(crate) const TUNNEL: &str = "osier-tun";
@@ -18,6 +19,8 @@ const SWITCH: [&str; 2] = ["ovs_version", "manager_options"];
 /// What a bridge speaks that does not say so.
 const SPOKEN: [&str; 5] = ["OpenFlow10", "OpenFlow11", "OpenFlow12", "OpenFlow13", "OpenFlow14"];
 const OURS: &str = "OpenFlow15";
+/// How long a switch waits between tries to connect, in milliseconds: the least that it takes.
+const BACKOFF: i64 = 1000;
 
 /// Whose rows are ours: an agent's are not.
 pub(crate) fn ownership() -> Ownership {
@@ -74,6 +77,31 @@ pub(crate) fn transaction(bridge: &Row) -> Option<Transaction> {
         transaction.update("Bridge", bridge.uuid(), fields);
     }
     (!transaction.is_empty()).then_some(transaction)
+}
+
+/// Has a switch look for its controllers each second. Left alone it waits for 8 s in the end, and for so
+/// long nobody would drive it when its controller has died.
+///
+/// A bridge takes that only while it is connected, and only when something differs (OVS 3.1): so this is
+/// sent over each new connection, and never says the same. It counts whole seconds.
+pub(crate) fn eagerness(root: &Row, bridge: &Row, now: Duration) -> Transaction {
+    let mut transaction = Transaction::new("have the switch look for its controllers");
+    let differs = BACKOFF + i64::from(now.subsec_millis());
+    let rows = references(bridge, "controller").map(|row| ("Controller", row, differs));
+    let managers = references(root, "manager_options").map(|row| ("Manager", row, BACKOFF));
+    for (table, row, backoff) in rows.chain(managers) {
+        let fields = vec![("max_backoff".into(), Value::from(Atom::Integer(backoff)))];
+        transaction.update(table, row, fields);
+    }
+    transaction
+}
+
+fn references<'a>(row: &'a Row, column: &str) -> impl Iterator<Item = Uuid> + 'a {
+    let atoms = row.get(column).map_or(&[][..], Value::atoms);
+    atoms.iter().filter_map(|atom| match atom {
+        Atom::Uuid(uuid) => Some(*uuid),
+        _ => None,
+    })
 }
 
 /// The tunnel of a node.
