@@ -8,7 +8,7 @@ mod members;
 use members::Members;
 use osier_controller::config::Config;
 use osier_controller::{Controller, Engine, Operation, Write, WriteError};
-use osier_etcd::{Client, Election, Etcd, Leadership};
+use osier_etcd::{Access, Client, Election, Etcd, Leadership};
 use osier_resource::Resource;
 use osier_store::{History, Store, list_all};
 use serde_json::{Value, json};
@@ -56,7 +56,7 @@ async fn term(client: &Client) -> u64 {
 
 async fn go() {
     let members = Members::start();
-    let client = Client::new(&members.addresses()).unwrap();
+    let client = Client::new(&Access::open(&members.addresses())).unwrap();
     let (one_folder, two_folder) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let (_silent, one) = lead(&client, "one", &one_folder).await;
     let (mut operations, subnets) = (Vec::new(), json!([{"cidr": "10.5.0.0/24"}]));

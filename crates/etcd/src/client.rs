@@ -1,5 +1,6 @@
 //! Requests to one of etcd's members; to the next when one does not answer.
 
+use crate::access::{Access, Link, Login};
 use crate::proto::compare::{Result as Holds, Target, TargetUnion};
 use crate::proto::kv_client::KvClient;
 use crate::proto::lease_client::LeaseClient;
@@ -13,11 +14,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use thiserror::Error;
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::Channel;
 use tonic::{Code, Status};
 
 /// How long one request may take.
-const PATIENCE: Duration = Duration::from_secs(2);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 /// The largest answer that is read: a page of the largest documents.
 const MAX_ANSWER: usize = 64 << 20;
 /// Documents of one page.
@@ -30,14 +31,26 @@ pub struct Client {
     /// The member that answered last.
     at: Arc<AtomicUsize>,
     names: Arc<str>,
+    login: Login,
 }
 
 /// Why etcd has not answered.
 #[derive(Debug, Clone, Error)]
 pub enum EtcdError {
     /// An address that is none.
-    #[error("{0:?} is no address of etcd: http://HOST:PORT")]
+    #[error("{0:?} is no address of etcd: http://HOST:PORT, or https")]
     Address(String),
+    /// Nothing says whom to trust.
+    #[error("{0} is reached over TLS, and no authority is named for it")]
+    NoAuthority(String),
+    /// Certificates that are none.
+    #[error("TLS cannot be used with {member}")]
+    Tls {
+        /// With which member.
+        member: String,
+        /// Why.
+        source: Arc<tonic::transport::Error>,
+    },
     /// No member has answered; what was asked may have been done.
     #[error("etcd at {names} has not answered")]
     Unanswered {
@@ -79,22 +92,15 @@ pub(crate) enum Step {
 // === impl Client ===
 
 impl Client {
-    /// To these members, which are connected when they are needed.
-    pub fn new(members: &[String]) -> Result<Self, EtcdError> {
-        let channel = |address: &String| {
-            let wrong = || EtcdError::Address(address.clone());
-            let endpoint = Endpoint::from_shared(address.clone()).map_err(|_| wrong())?;
-            endpoint.uri().host().ok_or_else(wrong)?;
-            Ok(endpoint.connect_timeout(PATIENCE).timeout(PATIENCE).connect_lazy())
-        };
-        let channels: Result<Vec<Channel>, EtcdError> = members.iter().map(channel).collect();
-        let members_named = members.join(", ");
-        match channels? {
+    /// To members that are connected when they are needed.
+    pub fn new(access: &Access) -> Result<Self, EtcdError> {
+        match access.channels()? {
             channels if channels.is_empty() => Err(EtcdError::Address(String::new())),
             channels => Ok(Self {
                 members: channels.into(),
                 at: Arc::default(),
-                names: members_named.into(),
+                names: access.members.join(", ").into(),
+                login: Login::new(access.login.clone()),
             }),
         }
     }
@@ -105,7 +111,7 @@ impl Client {
     }
 
     /// Asks each member once, beginning with the one that answered last.
-    async fn ask<T, F>(&self, mut ask: impl FnMut(Channel) -> F) -> Result<T, EtcdError>
+    async fn ask<T, F>(&self, mut ask: impl FnMut(Link) -> F) -> Result<T, EtcdError>
     where
         F: Future<Output = Result<T, Status>>,
     {
@@ -114,8 +120,7 @@ impl Client {
         let mut last = Status::unavailable("nobody was asked");
         for i in 0..self.members.len() {
             let at = (first + i) % self.members.len();
-            let answer = tokio::time::timeout(PATIENCE * 2, ask(self.members[at].clone())).await;
-            match answer.unwrap_or_else(|_| Err(Status::deadline_exceeded("too slow"))) {
+            match self.ask_one(at, &mut ask).await {
                 Ok(answer) => {
                     self.at.store(at, Ordering::Relaxed);
                     return Ok(answer);
@@ -127,6 +132,25 @@ impl Client {
             }
         }
         Err(EtcdError::Unanswered { names, source: Box::new(last) })
+    }
+
+    /// Asks one member; again if it has forgotten who we are.
+    async fn ask_one<T, F>(&self, at: usize, ask: &mut impl FnMut(Link) -> F) -> Result<T, Status>
+    where
+        F: Future<Output = Result<T, Status>>,
+    {
+        let member = &self.members[at];
+        let asked = async {
+            match ask(self.login.link(member.clone())).await {
+                Err(status) if self.login.is_due(&status) => {
+                    self.login.renew(member.clone()).await?;
+                    ask(self.login.link(member.clone())).await
+                }
+                answer => answer,
+            }
+        };
+        let answer = tokio::time::timeout(PATIENCE * 2, asked).await;
+        answer.unwrap_or_else(|_| Err(Status::deadline_exceeded("too slow")))
     }
 
     /// One key.
@@ -226,7 +250,7 @@ impl Client {
 }
 
 async fn range(
-    channel: Channel,
+    channel: Link,
     request: RangeRequest,
 ) -> Result<crate::proto::RangeResponse, Status> {
     let mut client = KvClient::new(channel).max_decoding_message_size(MAX_ANSWER);

@@ -9,10 +9,12 @@
 //! same reason. One that is too large for etcd is staged in pieces first, and named by the one that
 //! commits it. Nothing is watched in etcd, so its compactions matter to nobody.
 
+mod access;
 mod client;
 mod election;
 mod store;
 
+pub use access::{Access, Tls};
 pub use client::{Client, EtcdError};
 pub use election::{Election, Leadership};
 pub use store::{Etcd, OpenError};

@@ -7,7 +7,7 @@ mod members;
 mod suite;
 
 use members::Members;
-use osier_etcd::{Client, Etcd};
+use osier_etcd::{Access, Client, Etcd};
 use osier_store::{History, Store};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -33,7 +33,7 @@ fn addresses() -> &'static [String] {
 pub(crate) async fn stores_with(history: History) -> Vec<Opened> {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let cluster = format!("suite-{}", COUNT.fetch_add(1, Ordering::Relaxed));
-    let client = Client::new(addresses()).unwrap();
+    let client = Client::new(&Access::open(addresses())).unwrap();
     let store = Etcd::open(client, &cluster, history).await.unwrap();
     vec![Opened { name: "etcd", store: Arc::new(store), reopen: None }]
 }

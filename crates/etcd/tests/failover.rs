@@ -7,7 +7,7 @@ mod members;
 use bytes::Bytes;
 use members::Members;
 use nix::sys::signal::Signal;
-use osier_etcd::{Client, Election, Etcd};
+use osier_etcd::{Access, Client, Election, Etcd};
 use osier_store::{
     CommitError, Condition, History, Key, Query, Store, Transaction, Unavailable, list_all,
 };
@@ -27,7 +27,7 @@ fn key(key: &str) -> Key {
 }
 
 async fn open(members: &Members, cluster: &str) -> Etcd {
-    let client = Client::new(&members.addresses()).unwrap();
+    let client = Client::new(&Access::open(&members.addresses())).unwrap();
     Etcd::open(client, cluster, History::default()).await.unwrap()
 }
 
@@ -177,7 +177,7 @@ fn one_leads_until_it_resigns_or_is_silent() {
     run(async {
         let members = Members::start();
         let election = |ttl| {
-            let client = Client::new(&members.addresses()).unwrap();
+            let client = Client::new(&Access::open(&members.addresses())).unwrap();
             Election::new(client, "c", Duration::from_secs(ttl))
         };
         let one = election(2).campaign("one").await;

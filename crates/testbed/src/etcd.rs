@@ -13,7 +13,7 @@ use crate::wait::{Timeout, wait_until};
 const CLIENT_PORT: u16 = 2379;
 const PEER_PORT: u16 = 2479;
 /// Starting and electing take about a second on an idle machine.
-const SETTLE: Duration = Duration::from_secs(60);
+const SETTLE: Duration = Duration::from_mins(1);
 const READY: &str = "ready to serve client requests";
 
 /// Members of one cluster, in a namespace that must not be the host's.

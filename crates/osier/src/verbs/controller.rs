@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use osier_controller::Controller;
 use osier_controller::config::{Config, DEFAULT_PATH, EtcdConfig};
 use osier_controller::credentials::{self, Role};
-use osier_etcd::{Client as EtcdClient, Election, Etcd};
+use osier_etcd::{Access as EtcdAccess, Client as EtcdClient, Election, Etcd, Tls as EtcdTls};
 use osier_kubernetes::Kubernetes;
 use osier_store::{Embedded, History, OpenError, Options};
 use serde_json::{Value, json};
@@ -149,7 +149,7 @@ async fn one_of_several(
     etcd: &EtcdConfig,
     stop: impl Future<Output = ()>,
 ) -> anyhow::Result<()> {
-    let client = EtcdClient::new(&etcd.members)?;
+    let client = EtcdClient::new(&access(etcd)?)?;
     let ttl = Duration::from_secs(etcd.lease_seconds.into());
     let election = Election::new(client.clone(), &config.cluster, ttl);
     let name = etcd.name.clone().unwrap_or_else(|| config.api.listen.to_string());
@@ -177,6 +177,26 @@ async fn one_of_several(
         bail!("this controller leads no more");
     }
     Ok(())
+}
+
+/// Where etcd is and who we are to it, with what the files say.
+fn access(etcd: &EtcdConfig) -> anyhow::Result<EtcdAccess> {
+    let read = |path: &PathBuf| {
+        std::fs::read_to_string(path).with_context(|| format!("{} cannot be read", path.display()))
+    };
+    let mut access = EtcdAccess::open(&etcd.members);
+    if let Some(files) = &etcd.tls {
+        let mut tls = EtcdTls { authority: read(&files.ca_certificate)?, identity: None };
+        if let Some((certificate, key)) = files.certificate.as_ref().zip(files.private_key.as_ref())
+        {
+            tls.identity = Some((read(certificate)?, read(key)?));
+        }
+        access.tls = Some(tls);
+    }
+    if let Some((user, file)) = etcd.user.as_ref().zip(etcd.password_file.as_ref()) {
+        access.login = Some((user.clone(), read(file)?.trim().to_owned()));
+    }
+    Ok(access)
 }
 
 /// What people and scripts wait for.

@@ -4,6 +4,7 @@
 
 mod faults;
 mod history;
+mod reboots;
 
 #[path = "../switches/client.rs"]
 mod client;
