@@ -122,13 +122,15 @@ impl Login {
         InterceptedService::new(channel, self.token.clone())
     }
 
+    /// Whether the password was not asked for yet. It comes before a certificate's name.
+    pub(crate) fn is_new(&self) -> bool {
+        let token = self.token.0.read().unwrap_or_else(PoisonError::into_inner);
+        self.login.is_some() && token.is_none()
+    }
+
     /// Whether a refusal may be over with a new token.
     pub(crate) fn is_due(&self, refusal: &Status) -> bool {
-        // Without a token etcd complains of an empty name.
-        let is_stranger = matches!(refusal.code(), Code::Unauthenticated | Code::InvalidArgument)
-            && (refusal.message().contains("auth token")
-                || refusal.message().contains("user name"));
-        self.login.is_some() && is_stranger
+        self.login.is_some() && refusal.code() == Code::Unauthenticated
     }
 
     /// Gets a token for the password.

@@ -141,6 +141,9 @@ impl Client {
     {
         let member = &self.members[at];
         let asked = async {
+            if self.login.is_new() {
+                self.login.renew(member.clone()).await?;
+            }
             match ask(self.login.link(member.clone())).await {
                 Err(status) if self.login.is_due(&status) => {
                     self.login.renew(member.clone()).await?;

@@ -41,7 +41,10 @@ impl Election {
             match self.try_once(name).await {
                 Ok(Some(leadership)) => return leadership,
                 Ok(None) => {}
-                Err(error) => tracing::warn!(%error, "no election now"),
+                Err(error) => {
+                    let cause = std::error::Error::source(&error).map(ToString::to_string);
+                    tracing::warn!(%error, cause, "no election now");
+                }
             }
             tokio::time::sleep(LOOK).await;
         }

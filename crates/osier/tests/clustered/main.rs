@@ -5,6 +5,7 @@
 mod faults;
 mod history;
 mod reboots;
+mod strict;
 
 #[path = "../switches/client.rs"]
 mod client;

@@ -58,23 +58,46 @@ impl Rig {
     /// A controller, and so many nodes whose switches nobody drives yet. `more` is added to its
     /// configuration.
     pub(crate) fn new(nodes: u8, more: &str) -> Self {
-        Self::make(nodes, 1, None, more)
+        Self::make_in(Lab::new().unwrap(), nodes, 1, None, more)
     }
 
     /// Controllers on three members of etcd, which they reach by a network of their own.
     pub(crate) fn clustered(nodes: u8, controllers: usize, more: &str) -> Self {
         let lab = Lab::new().unwrap();
+        let netns = Self::etcd_netns(&lab);
+        let etcd = Etcd::start(&netns, [203, 0, 113, 1].into()).unwrap();
+        Self::clustered_on(lab, (netns, etcd), nodes, controllers, more)
+    }
+
+    /// The machine of all members, at 203.0.113.1.
+    pub(crate) fn etcd_netns(lab: &Lab) -> Netns {
         let netns = lab.netns("etcd").unwrap();
         netns.ip(&format!("link add {ETCD_NETWORK} type bridge")).unwrap();
         netns.ip(&format!("address add 203.0.113.1/24 dev {ETCD_NETWORK}")).unwrap();
         netns.ip(&format!("link set {ETCD_NETWORK} up")).unwrap();
-        let etcd = Etcd::start(&netns, [203, 0, 113, 1].into()).unwrap();
-        let members = format!("[etcd]\nmembers = {:?}\nlease_seconds = 2\n", etcd.urls());
-        Self::make_in(lab, nodes, controllers, Some((netns, etcd)), &(members + more))
+        netns
     }
 
-    fn make(nodes: u8, controllers: usize, etcd: Option<(Netns, Etcd)>, more: &str) -> Self {
-        Self::make_in(Lab::new().unwrap(), nodes, controllers, etcd, more)
+    /// The same, on members that run; `more` begins with what else belongs to `[etcd]`.
+    pub(crate) fn clustered_on(
+        lab: Lab,
+        etcd: (Netns, Etcd),
+        nodes: u8,
+        controllers: usize,
+        more: &str,
+    ) -> Self {
+        let more = Self::etcd_config(&etcd.1, more);
+        Self::make_in(lab, nodes, controllers, Some(etcd), &more)
+    }
+
+    fn etcd_config(etcd: &Etcd, more: &str) -> String {
+        format!("[etcd]\nmembers = {:?}\nlease_seconds = 2\n{more}", etcd.urls())
+    }
+
+    /// Another configuration for a controller's next process, as in [`Self::clustered_on`].
+    pub(crate) fn reconfigure(&self, seat: usize, more: &str) {
+        let (_, etcd) = self.etcd.as_ref().unwrap();
+        self.seats[seat].configure(&Self::etcd_config(etcd, more));
     }
 
     fn make_in(

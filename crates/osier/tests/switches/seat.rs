@@ -34,12 +34,20 @@ impl Seat {
         netns.run(&["ethtool", "-K", "eth0", "tx", "off"]).unwrap();
         netns.ip("link set eth0 up").unwrap();
         let dir = lab.make_dir(&format!("controller{number}")).unwrap();
+        let (process, env, past) = (None, Vec::new(), String::new());
+        let seat = Self { netns, address, dir, process, env, past };
+        seat.configure(more);
+        seat
+    }
+
+    /// Writes its configuration, for its next process.
+    pub(crate) fn configure(&self, more: &str) {
         let text = format!(
-            "state_dir = '{0}/state'\n[api]\naddresses = ['{address}']\n[restconf]\nage_seconds = 2\n{more}",
-            dir.display()
+            "state_dir = '{}/state'\n[api]\naddresses = ['{}']\n[restconf]\nage_seconds = 2\n{more}",
+            self.dir.display(),
+            self.address
         );
-        fs::write(dir.join("controller.toml"), text).unwrap();
-        Self { netns, address, dir, process: None, env: Vec::new(), past: String::new() }
+        fs::write(self.dir.join("controller.toml"), text).unwrap();
     }
 
     /// What its next process finds in its environment.
