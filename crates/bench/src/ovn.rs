@@ -141,7 +141,9 @@ impl<'a> Ovn<'a> {
         let first = self.ports.get() + 1;
         for bulk in (first..=ports).collect::<Vec<_>>().chunks(BULK) {
             let mut command = self.nbctl("none");
-            bulk.iter().for_each(|n| add_port(&mut command, &format!("p{n}"), *n));
+            for n in bulk {
+                add_port(&mut command, &format!("p{n}"), *n);
+            }
             measure::command(&mut command)?;
         }
         self.ports.set(self.ports.get().max(ports));

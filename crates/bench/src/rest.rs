@@ -140,7 +140,7 @@ impl<'a> Driven<'a> {
 
     /// One more pod, until the switch has told of a flow that leads to it.
     fn put(&self, client: &mut Client<'_>, n: usize) -> Result<()> {
-        let mac = format!("0a:58:0a:20:{:02x}:{:02x}", n >> 8 & 255, n & 255);
+        let mac = format!("0a:58:0a:20:{:02x}:{:02x}", (n >> 8) & 255, n & 255);
         let address = format!("10.32.{}.{}", n / 250, 2 + n % 250);
         put_pod(client, n, &format!("p{n}"), ELSEWHERE, &address, &mac)?;
         self.flows.await_added(&format!("nw_dst={address} "))

@@ -35,7 +35,7 @@ pub(crate) struct Writers {
 }
 
 /// A network for what writers make, on a node that nobody runs.
-pub(crate) const MODEL: &str = r#"
+pub(crate) const MODEL: &str = "
 apiVersion: osier.dev/v1alpha1
 kind: Network
 metadata: { name: written }
@@ -45,7 +45,7 @@ apiVersion: osier.dev/v1alpha1
 kind: Node
 metadata: { name: nobodys }
 spec: { tunnel: 192.0.2.9 }
-"#;
+";
 
 // === impl Writers ===
 
