@@ -18,7 +18,9 @@ struct Scene {
     pods: [Pod; 2],
     pinger: Pinger,
     writers: Writers,
-    late: u32,
+    /// Wires of pods that come later, and pods that came.
+    late: Vec<(u32, Pod)>,
+    told: Vec<Pod>,
 }
 
 // === impl Scene ===
@@ -31,19 +33,21 @@ impl Scene {
         rig.make_bridge(0, Dial::Switch);
         let pods = [rig.pod(4, "one", "red", 0), rig.pod(5, "other", "red", 0)];
         pods[0].reaches(pods[1].address);
+        let late = rig.wires(6..10);
         let pinger = Pinger::start(&pods[0].netns, pods[1].address).unwrap();
         let writers = Writers::start(&rig, 2);
         writers.await_more(WRITES);
-        Self { rig, pods, pinger, writers, late: 6 }
+        Self { rig, pods, pinger, writers, late, told: Vec::new() }
     }
 
     /// Waits until another controller leads, and all goes on: clients write, the switch is driven.
     fn goes_on(&mut self, leader: usize) {
         self.rig.seats[leader].await_ready();
         self.writers.await_more(WRITES);
-        let late = self.rig.pod(self.late, &format!("late{}", self.late), "red", 0);
-        late.reaches(self.pods[0].address);
-        self.late += 1;
+        let late = self.late.pop().unwrap();
+        self.rig.tell(&late);
+        late.1.reaches(self.pods[0].address);
+        self.told.push(late.1);
     }
 
     /// Waits until a controller has noticed that it leads no more, and starts it again.

@@ -23,7 +23,9 @@ struct Site {
     bare: [Pod; 2],
     tended: (Netns, IpAddr),
     rig: Rig,
-    late: u32,
+    /// Wires of pods that come later, and pods that came.
+    late: Vec<(u32, Pod)>,
+    told: Vec<Pod>,
 }
 
 // === impl Site ===
@@ -41,7 +43,8 @@ impl Site {
         bare[0].reaches(bare[1].address);
         bare[0].reaches(tended.1);
         ping_until(&tended.0, bare[0].address, PATIENCE).unwrap();
-        Self { agent, bare, tended, rig, late: 6 }
+        let late = rig.wires(6..12);
+        Self { agent, bare, tended, rig, late, told: Vec::new() }
     }
 
     /// Pods of one node, and of two.
@@ -77,10 +80,11 @@ impl Site {
 
     /// A pod more, which both switches get to know: whoever leads drives them.
     fn is_driven(&mut self) {
-        let late = self.rig.pod(self.late, &format!("late{}", self.late), "red", 0);
-        late.reaches(self.bare[0].address);
-        late.reaches(self.tended.1);
-        self.late += 1;
+        let late = self.late.pop().unwrap();
+        self.rig.tell(&late);
+        late.1.reaches(self.bare[0].address);
+        late.1.reaches(self.tended.1);
+        self.told.push(late.1);
     }
 
     fn etcd(&mut self) -> &mut osier_testbed::Etcd {

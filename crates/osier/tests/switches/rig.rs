@@ -1,6 +1,6 @@
 //! A controller on the underlay, nodes as `odlovs-cni` makes them, and pods.
 
-use crate::client::{Client, RESTCONF, WATCHER};
+use crate::client::{API, Client, RESTCONF, WATCHER};
 pub(crate) use crate::seat::PATIENCE;
 use crate::seat::Seat;
 use osier_testbed::traffic::{ping, ping_until};
@@ -213,10 +213,8 @@ impl Rig {
 
     /// What the controller counts.
     pub(crate) fn metrics(&self) -> String {
-        let bearer = format!("Authorization: Bearer {}", self.credential);
-        let curl = self.netns.command("curl").args(["--silent", "--max-time", "30", "-H", &bearer]);
-        let curl = curl.arg("--cacert").arg(self.dir.join("state/authority.pem"));
-        curl.arg(format!("https://{CONTROLLER}:6645/metrics")).run().unwrap()
+        let (seat, asked) = (self.at.get(), ("GET", "/metrics", None));
+        self.client.ask(seat, API, asked, 30).unwrap().1
     }
 
     pub(crate) fn put(&self, path: &str, body: &str) {
@@ -332,15 +330,26 @@ impl Rig {
 
     /// A pod with all that belongs to it, in COE's later form of ids.
     pub(crate) fn pod(&self, n: u32, name: &str, namespace: &str, node: usize) -> Pod {
-        let address = format!("10.11.{}.{n}", node + 1);
-        let pod = self.add_pod(
-            &format!("{name}-{namespace}"),
-            node,
-            &address,
-            &format!("{CLUSTER}:{name}"),
-        );
-        self.put_pod(n, name, namespace, node, &address);
+        let pod = self.wire(n, name, namespace, node);
+        self.put_pod(n, name, namespace, node, &pod.address.to_string());
         pod
+    }
+
+    /// The same, of which nobody has told the controller yet.
+    pub(crate) fn wire(&self, n: u32, name: &str, namespace: &str, node: usize) -> Pod {
+        let (id, address) = (format!("{CLUSTER}:{name}"), format!("10.11.{}.{n}", node + 1));
+        self.add_pod(&format!("{name}-{namespace}"), node, &address, &id)
+    }
+
+    /// Makes wires, whose pods are told of later by [`Self::tell`]: a switch that gets a port may lose a
+    /// packet of others, and who counts packets makes ports before.
+    pub(crate) fn wires(&self, numbers: std::ops::Range<u32>) -> Vec<(u32, Pod)> {
+        numbers.map(|n| (n, self.wire(n, &format!("late{n}"), "red", 0))).collect()
+    }
+
+    /// Tells the controller of the pod of a wire.
+    pub(crate) fn tell(&self, (n, pod): &(u32, Pod)) {
+        self.put_pod(*n, &format!("late{n}"), "red", 0, &pod.address.to_string());
     }
 
     /// The flows of a node's bridge.
