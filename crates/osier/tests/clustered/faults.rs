@@ -128,7 +128,8 @@ fn set_clock(clock: &PathBuf, to: &str) {
 
 /// A clock that is slow lets a leader think that it has time left. One that leaps changes nothing.
 #[test]
-fn the_active_controllers_clock_is_wrong() {
+#[ignore = "takes half a minute: make soak"]
+fn soak_the_active_controllers_clock_is_wrong() {
     let mut scene = Scene::new();
     let clocks = [1, 0].map(|seat| with_clock(&mut scene.rig, seat));
     scene.rig.seats[1].launch();
@@ -146,7 +147,8 @@ fn the_active_controllers_clock_is_wrong() {
 }
 
 #[test]
-fn members_of_etcd_die() {
+#[ignore = "takes half a minute: make soak"]
+fn soak_members_of_etcd_die() {
     let mut scene = Scene::new();
     for member in 0..3 {
         let etcd = &mut scene.rig.etcd.as_mut().unwrap().1;

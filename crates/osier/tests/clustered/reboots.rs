@@ -108,7 +108,8 @@ fn more_replies(pingers: &[Pinger]) {
 
 /// The leader, the standby, and both, each twice.
 #[test]
-fn controllers_reboot() {
+#[ignore = "takes half a minute: make soak"]
+fn soak_controllers_reboot() {
     let mut site = Site::new();
     site.without_loss(|site| {
         for _ in 0..2 {
@@ -136,7 +137,8 @@ fn controllers_reboot() {
 
 /// The members of the store one by one, and all of them.
 #[test]
-fn the_store_reboots() {
+#[ignore = "takes half a minute: make soak"]
+fn soak_the_store_reboots() {
     let mut site = Site::new();
     site.without_loss(|site| {
         for member in 0..3 {
@@ -165,7 +167,8 @@ fn the_store_reboots() {
 
 /// A switch with an agent and one without, each three times, and both at once.
 #[test]
-fn switches_reboot() {
+#[ignore = "takes half a minute: make soak"]
+fn soak_switches_reboot() {
     let mut site = Site::new();
     for node in [0, 0, 0, 1, 1, 1] {
         site.with_gap(|site| site.kill_vswitchd(node));
@@ -176,7 +179,8 @@ fn switches_reboot() {
 
 /// Everything: controllers, the store, the agent and all switches; twice.
 #[test]
-fn the_whole_cluster_reboots() {
+#[ignore = "takes half a minute: make soak"]
+fn soak_the_whole_cluster_reboots() {
     let mut site = Site::new();
     for _ in 0..2 {
         (0..2).for_each(|seat| site.rig.seats[seat].kill());
