@@ -36,7 +36,7 @@ impl Site {
         rig.apply(MODEL);
         let plugin = plugin();
         let agent = agent(&rig, 1);
-        let tended = pod(&rig, &plugin, 1);
+        let tended = pod(&rig, &plugin, 1, "");
         rig.put_node(0);
         rig.make_bridge(0, Dial::Switch);
         let bare = [rig.pod(4, "one", "red", 0), rig.pod(5, "other", "red", 0)];
