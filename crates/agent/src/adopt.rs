@@ -5,6 +5,7 @@
 //! go. Pure but for [`boot_id`]: the database's rows and the namespaces come in as values.
 
 use crate::desired::PodPort;
+use crate::gateway;
 use crate::netlink::NamespaceId;
 use osier_ovsdb::{Atom, Row, Value};
 use osier_southbound::rows::Ownership;
@@ -24,6 +25,8 @@ pub struct Adopted {
     pub unreadable: Vec<String>,
     /// Whether the bridge is there and somebody else's. Then it is used as it is.
     pub foreign_bridge: bool,
+    /// Whether there is a service gateway of ours.
+    pub service_gateway: bool,
 }
 
 /// Which life of the machine this is.
@@ -46,6 +49,7 @@ pub fn adopt(
     let mut adopted = Adopted { foreign_bridge, ..Adopted::default() };
     for row in interfaces.iter().filter(|row| ownership.marks(row)) {
         let name = text(row, "name").unwrap_or_default();
+        adopted.service_gateway |= name == gateway::SERVICES;
         match PodPort::from_external_ids(name, number(row), &external_ids(row)) {
             None => {}
             Some(Err(error)) => {

@@ -24,7 +24,7 @@ use crate::uplink::{MtuError, pod_mtu};
 use crate::view::file::ViewFile;
 use crate::view::{self, Progress, Said, ViewUpdates};
 use osier_compiler::LocalPorts;
-use osier_model::{Node, Tunnel};
+use osier_model::{Fabric, Node};
 use osier_ovsdb::cache::Cache;
 use osier_ovsdb::session::Remote;
 use osier_southbound::rows::{self, Replays, Restore, RestoreOptions, RowReconciler, Transaction};
@@ -135,8 +135,8 @@ pub async fn run_with(
         return Ok(());
     };
     info!(living = adopted.living.len(), dead = adopted.dead.len(), mtu, "took over");
-    let fixed = Fixed::new(&config, adopted.foreign_bridge);
-    let local = attach_all(&config, &fixed, &rows, &adopted, &node, fabric.tunnel).await?;
+    let mut fixed = Fixed::new(&config, &adopted);
+    let local = attach_all(&config, &mut fixed, &rows, &adopted, &node, &fabric).await?;
 
     let management = config.ovs_run_dir.join(format!("{}.mgmt", config.bridge));
     let switch =
@@ -310,22 +310,22 @@ async fn read_database(
 /// numbers the fixed ports have.
 async fn attach_all(
     config: &Config,
-    fixed: &Fixed,
+    fixed: &mut Fixed,
     rows: &RowReconciler,
     adopted: &Adopted,
     node: &Node,
-    tunnel: Tunnel,
+    fabric: &Fabric,
 ) -> Result<LocalPorts, AgentError> {
     let ports = adopted.living.iter().fold(Transaction::new(), |all, port| {
         all.put(port.owner(), port.rows(config.bridge.as_str()))
     });
     let living = rows.transaction(ports).await.map_err(SwitchError::from)?;
-    let settling = fixed.put(rows, node, tunnel).await?;
+    let settling = fixed.put(rows, node, fabric).await?;
     rows.resume().await.map_err(|_| AgentError::Database)?;
     let applied = settling.await.map_err(SwitchError::from)?;
     if let Err(error) = living.await {
         // A pod whose wire is gone: that is for its runtime to see.
         warn!(error = %Chain(&error), "not all ports that were taken over work");
     }
-    Ok(fixed.local(&applied, node, tunnel)?)
+    Ok(fixed.local(&applied, node, fabric.tunnel)?)
 }

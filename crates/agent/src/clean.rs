@@ -44,6 +44,9 @@ pub enum CleanError {
     /// Wires of pods are still there.
     #[error("wires of pods are still there")]
     Wires(#[source] netlink::NetlinkError),
+    /// Our rules of routing are still there.
+    #[error("rules of routing are still there")]
+    Rules(#[source] netlink::NetlinkError),
     /// Our nftables table is still there.
     #[error("the nftables table is still there")]
     Table(#[source] GatewayError),
@@ -121,6 +124,7 @@ async fn flows(management: &Path) -> Result<(), CleanError> {
 /// Removes our nftables table, and our rules from iptables.
 pub async fn firewall() -> Result<(), CleanError> {
     forward::refuse_forwarding().await;
+    netlink::remove_detour(gateway::SERVICES).map_err(CleanError::Rules)?;
     // Added first, so that one that is not there is no error.
     let script = "add table inet osier\ndelete table inet osier\n";
     gateway::apply_nft(script).await.map_err(CleanError::Table)

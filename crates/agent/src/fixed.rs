@@ -1,12 +1,13 @@
-//! The rows of the node itself: the bridge, the gateway's port, the tunnel's. Their numbers at the
+//! The rows of the node itself: the bridge, the gateway's port, the tunnel's, the service gateway's. Their numbers at the
 //! switch are asked for, and read back.
 
+use crate::adopt::Adopted;
 use crate::config::Config;
 use crate::gateway;
 use crate::switch::SwitchError;
 use crate::uplink::tunnel_mtu;
 use osier_compiler::LocalPorts;
-use osier_model::{Mac, Node, Tunnel};
+use osier_model::{Fabric, Mac, Node, Tunnel};
 use osier_openflow::port_no::PortNo;
 use osier_ovsdb::rows::vswitch::BridgeFailMode;
 use osier_southbound::rows::{Applied, Bridge, Plan, Port, RowReconciler, Settling};
@@ -15,6 +16,7 @@ use osier_southbound::rows::{Applied, Bridge, Plan, Port, RowReconciler, Settlin
 pub(crate) const TUNNEL: &str = "osier-tun";
 const TUNNEL_OFPORT: u32 = 1;
 const GATEWAY_OFPORT: u32 = 2;
+const SERVICES_OFPORT: u32 = 3;
 /// Who wants the fixed rows.
 const OWNER: &str = "node";
 
@@ -26,35 +28,48 @@ pub(crate) struct Fixed {
     /// Whether the bridge is somebody else's, and used as it is.
     foreign_bridge: bool,
     connection_rate: Option<u32>,
+    /// Whether there is a service gateway. One that is there stays: connections may go by it.
+    service_gateway: bool,
 }
 
 // === impl Fixed ===
 
 impl Fixed {
-    pub(crate) fn new(config: &Config, foreign_bridge: bool) -> Self {
-        let bridge = config.bridge.as_str().to_owned();
-        let (datapath, connection_rate) = (config.datapath.as_str(), config.connection_rate);
-        Self { bridge, datapath, foreign_bridge, connection_rate }
+    pub(crate) fn new(config: &Config, adopted: &Adopted) -> Self {
+        Self {
+            bridge: config.bridge.as_str().to_owned(),
+            datapath: config.datapath.as_str(),
+            foreign_bridge: adopted.foreign_bridge,
+            connection_rate: config.connection_rate,
+            service_gateway: adopted.service_gateway,
+        }
+    }
+
+    /// Whether there is a service gateway.
+    pub(crate) fn has_service_gateway(&self) -> bool {
+        self.service_gateway
     }
 
     /// Asks for the rows, for a node with this tunnel.
     pub(crate) async fn put(
-        &self,
+        &mut self,
         rows: &RowReconciler,
         node: &Node,
-        tunnel: Tunnel,
+        fabric: &Fabric,
     ) -> Result<Settling, SwitchError> {
-        Ok(rows.put(OWNER, self.plan(node, tunnel)).await?)
+        self.service_gateway |= fabric.service_gateway;
+        Ok(rows.put(OWNER, self.plan(node, fabric.tunnel)).await?)
     }
 
     /// Asks for the rows and waits for them: the ports' numbers.
     pub(crate) async fn make(
-        &self,
+        &mut self,
         rows: &RowReconciler,
         node: &Node,
-        tunnel: Tunnel,
+        fabric: &Fabric,
     ) -> Result<LocalPorts, SwitchError> {
-        self.local(&self.put(rows, node, tunnel).await?.await?, node, tunnel)
+        let applied = self.put(rows, node, fabric).await?.await?;
+        self.local(&applied, node, fabric.tunnel)
     }
 
     fn plan(&self, node: &Node, tunnel: Tunnel) -> Plan {
@@ -72,7 +87,25 @@ impl Fixed {
         gateway.interfaces[0].ofport_request = Some(GATEWAY_OFPORT);
         let (kind, local) = (tunnel.as_str(), node.tunnel);
         let tunnels = Port::tunnel(&self.bridge, TUNNEL, kind, local, TUNNEL_OFPORT);
+        if self.service_gateway {
+            plan = plan.port(self.services(node));
+        }
         plan.port(gateway).port(tunnels)
+    }
+
+    /// The service gateway's port, known by what Netvirt COE's deployments wrote in their records.
+    fn services(&self, node: &Node) -> Port {
+        let mut port = Port::internal(&self.bridge, gateway::SERVICES);
+        let interface = &mut port.interfaces[0];
+        interface.mac = Some(Mac::SERVICES.to_string());
+        interface.ofport_request = Some(SERVICES_OFPORT);
+        let mark = [
+            ("iface-id", format!("default:{}-services", node.name)),
+            ("attached-mac", Mac::SERVICES.to_string()),
+            ("is-service-gateway", "true".to_owned()),
+        ];
+        interface.external_ids = mark.map(|(key, value)| (key.to_owned(), value)).into();
+        port
     }
 
     /// The numbers that the fixed ports have, how large a packet fits the tunnel, and how much of the
@@ -89,6 +122,10 @@ impl Fixed {
         };
         Ok(LocalPorts {
             gateway: number(gateway::INTERFACE)?,
+            service_gateway: match self.service_gateway {
+                true => Some(number(gateway::SERVICES)?),
+                false => None,
+            },
             tunnel: number(TUNNEL)?,
             tunnel_mtu: tunnel_mtu(tunnel, node.tunnel).ok(),
             connection_rate: self.connection_rate,

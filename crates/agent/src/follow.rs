@@ -6,7 +6,7 @@
 
 use crate::asks;
 use crate::config::Config;
-use crate::firewall::Reached;
+use crate::firewall::{Reached, SeenAs};
 use crate::fixed::Fixed;
 use crate::gateway::{self, GatewayError};
 use crate::metrics::Metrics;
@@ -18,7 +18,7 @@ use crate::view::{Progress, Said, Taken, ViewContent, ViewUpdates};
 use crate::{Chain, forward};
 use ipnet::IpNet;
 use osier_model::{Change, Fabric, Key, Node, Object, View};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tracing::{error, info, warn};
@@ -138,7 +138,7 @@ impl Follower {
     pub(crate) async fn begin(&mut self) -> Result<(), GatewayError> {
         self.outward = self.ports.switch().with_said(|said| Outward::of(said.view())).await;
         self.set_up_gateway().await?;
-        self.health.say(self.outward.health()).await;
+        self.tell_health().await;
         self.forget_left_over().await;
         Ok(())
     }
@@ -160,7 +160,16 @@ impl Follower {
             false => names.iter().filter(|name| outward.follow(said.view(), name)).count() > 0,
         };
         self.unsettled |= self.ports.switch().with_said(look).await;
-        self.health.say(self.outward.health()).await;
+        self.tell_health().await;
+    }
+
+    /// Says how many endpoints are here, unless kube-proxy does.
+    async fn tell_health(&mut self) {
+        let told = match self.fabric.service_gateway {
+            true => BTreeMap::new(),
+            false => self.outward.health(),
+        };
+        self.health.say(told).await;
     }
 
     /// Has connections forgotten whose endpoints went while nobody looked.
@@ -218,17 +227,36 @@ impl Follower {
             }
             Err(error) => warn!(error = %Chain(&error), mtu = self.mtu, "the MTU stays"),
         }
-        let local = self.fixed.make(switch.rows(), &self.node, kind).await?;
-        switch.recompile(local).await
+        let local = self.fixed.make(switch.rows(), &self.node, &self.fabric).await?;
+        // Before the switch sends anything there.
+        if let Err(error) = self.set_up_gateway().await {
+            warn!(error = %Chain(&error), "the gateway is not as it should be");
+        }
+        self.ports.switch().recompile(local).await
     }
 
     /// The interface, and the firewall.
     async fn set_up_gateway(&mut self) -> Result<(), GatewayError> {
         self.set_up_interface().await?;
         let (pods, published) = self.reached().await;
-        let (own, node_ports) = (self.node.blocks.clone(), published.node_ports);
-        let (tunnel, services) = (self.fabric.tunnel, !self.fabric.services.is_empty());
-        let reached = Reached { pods, own, node_ports, tunnel, services };
+        let Fabric { tunnel, services, service_gateway, .. } = &self.fabric;
+        let by_machine = |services: &[IpNet]| match self.fixed.has_service_gateway() {
+            true => services.to_vec(),
+            false => Vec::new(),
+        };
+        let reached = Reached {
+            pods,
+            own: self.node.blocks.clone(),
+            // Where the machine leads to Services, kube-proxy has their ports.
+            node_ports: if *service_gateway { BTreeSet::new() } else { published.node_ports },
+            tunnel: *tunnel,
+            seen_as: match (service_gateway, services.is_empty()) {
+                (true, _) => SeenAs::Services(self.node.service_addresses().collect()),
+                (false, false) => SeenAs::Nobody,
+                (false, true) => SeenAs::Machine,
+            },
+            services: by_machine(services),
+        };
         let set = self.ports.firewall().set_cluster(reached).await;
         // Pods still reach one another and the node; what is missing is tried again.
         self.unsettled = set.is_err();
@@ -245,6 +273,9 @@ impl Follower {
         let fits = tunnel_mtu(self.fabric.tunnel, self.node.tunnel).unwrap_or(self.mtu);
         let mtu = self.mtu.min(fits);
         gateway::set_up(gateway::interface(&self.node, &prefixes, mtu)).await?;
+        if self.fixed.has_service_gateway() {
+            gateway::set_up_services(gateway::service_interface(&self.node, mtu)).await?;
+        }
         forward::accept_forwarding().await;
         Ok(())
     }

@@ -1,11 +1,11 @@
 //! A place for pods in a firewall that drops what it forwards.
 //!
 //! Docker, among others, sets the policy of iptables' `FORWARD` to DROP, and no rule of our own
-//! nftables table can overrule that. So where the policy is DROP, and only there, two rules are
-//! put in front: they accept what goes over the gateway's interface. iptables' own tool puts them,
+//! nftables table can overrule that. So where the policy is DROP, and only there, rules are
+//! put in front: they accept what goes over the gateways' interfaces. iptables' own tool puts them,
 //! so that both of its backends, and those who list the rules, understand them.
 
-use crate::gateway::INTERFACE;
+use crate::gateway::{INTERFACE, SERVICES};
 use std::io;
 use std::process::{Output, Stdio};
 use std::time::Duration;
@@ -59,9 +59,11 @@ pub(crate) async fn refuse_forwarding() {
 
 type Rule = [&'static str; 8];
 
-const RULES: [Rule; 2] = [
+const RULES: [Rule; 4] = [
     ["-i", INTERFACE, "-m", "comment", "--comment", "osier", "-j", "ACCEPT"],
     ["-o", INTERFACE, "-m", "comment", "--comment", "osier", "-j", "ACCEPT"],
+    ["-i", SERVICES, "-m", "comment", "--comment", "osier", "-j", "ACCEPT"],
+    ["-o", SERVICES, "-m", "comment", "--comment", "osier", "-j", "ACCEPT"],
 ];
 
 /// The rules that a chain needs, as it is listed.

@@ -4,6 +4,9 @@
 //! configured: our nftables table does that, and nothing inside of the cluster is translated. The
 //! machine's own network card is not touched. What shall be is computed here as values; the kernel
 //! is asked by `netlink`, and nftables by its own tool, in one transaction (`firewall` says what).
+//!
+//! And the service gateway, if there is one: the interface `osier-svc`, by which the machine takes in
+//! what pods send to Services and gives it back, led to an endpoint by kube-proxy.
 
 use crate::netlink::{self, HostInterface, HostRoute, NetlinkError};
 use ipnet::IpNet;
@@ -18,6 +21,21 @@ use tokio::process::Command;
 
 /// The interface's name.
 pub const INTERFACE: &str = "osier0";
+
+/// The service gateway's name.
+pub const SERVICES: &str = "osier-svc";
+
+/// The service gateway's own addresses, which nobody talks to: Linux takes nothing in by an interface
+/// that has none where it checks where packets come from.
+const SERVICES_ADDRESSES: [IpAddr; 2] = [
+    IpAddr::V4(Ipv4Addr::new(169, 254, 111, 4)),
+    IpAddr::V6(Ipv6Addr::new(0xfd6f, 0x7369, 0x6572, 0, 0, 0, 0, 4)),
+];
+
+/// By whom it sends: nobody's addresses, and no link-local one. A switch whose datapath is its own (Open
+/// vSwitch 3.1) reads routes of all tables, and passes over those whose router no address is beside.
+const SERVICES_HOPS: [IpAddr; 2] =
+    [NEXT_HOPS[0], IpAddr::V6(Ipv6Addr::new(0xfd6f, 0x7369, 0x6572, 0, 0, 0, 0, 1))];
 
 /// The machine's next hops to all pods: no addresses of anybody, known by permanent neighbours.
 const NEXT_HOPS: [IpAddr; 2] = [
@@ -83,6 +101,17 @@ pub fn interface(node: &Node, prefixes: &[IpNet], mtu: u16) -> HostInterface {
     HostInterface { name: INTERFACE.to_owned(), mtu, addresses, neighbours, routes }
 }
 
+/// What the service gateway shall be, for a node with addresses of these families.
+pub fn service_interface(node: &Node, mtu: u16) -> HostInterface {
+    let speaks = |address: &IpAddr| {
+        node.blocks.iter().any(|block| block.addr().is_ipv4() == address.is_ipv4())
+    };
+    let addresses = SERVICES_ADDRESSES.into_iter().filter(speaks).collect();
+    let hops = SERVICES_HOPS.into_iter().filter(speaks);
+    let neighbours = hops.map(|hop| (hop, Mac::FABRIC)).collect();
+    HostInterface { name: SERVICES.to_owned(), mtu, addresses, neighbours, routes: Vec::new() }
+}
+
 /// Lets the machine reach pods from its loopback address, which has no meaning elsewhere otherwise.
 pub(crate) fn route_loopback() -> Result<(), NetlinkError> {
     netlink::write_sysctl(&format!("net/ipv4/conf/{INTERFACE}/route_localnet"), "1")
@@ -90,20 +119,37 @@ pub(crate) fn route_loopback() -> Result<(), NetlinkError> {
 
 /// Sets the interface and the machine's forwarding up. What is so already stays.
 pub async fn set_up(interface: HostInterface) -> Result<(), GatewayError> {
-    let work = move || -> Result<(), NetlinkError> {
-        netlink::set_up_host(&interface)?;
-        for (name, value) in PARAMETERS {
-            netlink::write_sysctl(&name.replace('*', INTERFACE), value)?;
+    blocking(move || set_up_interface(&interface)).await
+}
+
+/// Sets the service gateway up: what comes in by it leaves by it.
+pub async fn set_up_services(interface: HostInterface) -> Result<(), GatewayError> {
+    blocking(move || {
+        set_up_interface(&interface)?;
+        let hops: Vec<IpAddr> = interface.neighbours.iter().map(|(hop, _)| *hop).collect();
+        netlink::set_up_detour(&interface.name, &hops)
+    })
+    .await
+}
+
+fn set_up_interface(interface: &HostInterface) -> Result<(), NetlinkError> {
+    netlink::set_up_host(interface)?;
+    for (name, value) in PARAMETERS {
+        netlink::write_sysctl(&name.replace('*', &interface.name), value)?;
+    }
+    netlink::write_sysctl("net/ipv4/ip_forward", "1")?;
+    if interface.addresses.iter().any(IpAddr::is_ipv6) {
+        forward_ipv6()?;
+        for name in NO_ROUTERS {
+            netlink::write_sysctl(&name.replace('*', &interface.name), "0")?;
         }
-        netlink::write_sysctl("net/ipv4/ip_forward", "1")?;
-        if interface.addresses.iter().any(IpAddr::is_ipv6) {
-            forward_ipv6()?;
-            for name in NO_ROUTERS {
-                netlink::write_sysctl(&name.replace('*', INTERFACE), "0")?;
-            }
-        }
-        Ok(())
-    };
+    }
+    Ok(())
+}
+
+async fn blocking(
+    work: impl FnOnce() -> Result<(), NetlinkError> + Send + 'static,
+) -> Result<(), GatewayError> {
     let done = tokio::task::spawn_blocking(work).await.map_err(|_| GatewayError::Panicked)?;
     Ok(done?)
 }

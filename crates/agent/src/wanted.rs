@@ -261,6 +261,7 @@ objects:
     fn local(tunnel: u32) -> LocalPorts {
         LocalPorts {
             gateway: PortNo(2),
+            service_gateway: None,
             tunnel: PortNo(tunnel),
             tunnel_mtu: None,
             connection_rate: None,

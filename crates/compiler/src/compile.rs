@@ -6,7 +6,9 @@ use crate::flows::pipeline::Told;
 use crate::flows::policy::Application;
 use crate::flows::port::Place;
 use crate::flows::service::Scene;
-use crate::flows::{arp, flood, network, node, pipeline, policy, port, service, track};
+use crate::flows::{
+    arp, flood, network, node, pipeline, policy, port, service, service_gateway, track,
+};
 use crate::link::Link;
 use crate::local::{Attachment, LocalPorts};
 use crate::plan::{Emitter, Plan, RuleError};
@@ -368,10 +370,11 @@ impl Compiler {
                 pipeline::flows(out, self.local, tunnel, Application { epoch, log: mode.log });
                 arp::dispatch(out);
                 track::fabric(out, &self.view.fabric().services);
+                service_gateway::flows(out, self.local, self.view.fabric());
             }
             Owner::Shared(shared) => {
                 if self.services.is_used(shared) {
-                    track::shared(out, shared, self.local, self.view.fabric().accounting);
+                    track::shared(out, shared, self.local, self.view.fabric());
                 }
             }
             Owner::Article(article) => self.emit_article(article, out),
@@ -402,7 +405,9 @@ impl Compiler {
                 if let Some(service) = self.view.services().get(name)
                     && let Some(vrf) = services::vrf_of(service, &self.view)
                 {
-                    let scene = Scene { view: &self.view, services: &self.services, vrf };
+                    let gateway = service_gateway::leads(self.local, self.view.fabric());
+                    let gateway = gateway.filter(|_| vrf == VrfId::default());
+                    let scene = Scene { view: &self.view, services: &self.services, vrf, gateway };
                     service::flows(out, service, scene);
                 }
             }
@@ -468,6 +473,7 @@ impl Compiler {
                 at: *at,
                 large: at.exceeds_tunnel(self.local),
                 bare: self.local.is_bare(),
+                service_gateway: self.local.service_gateway,
                 connection_rate: self.local.connection_rate,
             })
         } else if network.vni == default_vni() {

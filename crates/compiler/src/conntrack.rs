@@ -6,12 +6,14 @@
 //! | 1 | those whose source is translated |
 //! | 2 and on | those to Services, and those that policies judge, by router |
 //! | `0x8000` and on | those that policies judge in networks without a router, by VNI |
+//! | 65535 | those of pods to Services, as far as the machine leads them |
 //!
 //! | bits of `ct_mark` | meaning |
 //! |---|---|
 //! | 0 | to a Service |
 //! | 1 | judged, and granted |
 //! | 2 | of the sender's side, the receiver's node judges |
+//! | 3 | to a Service, led by the machine: its answers go back there |
 //! | 8 to 31 | what policies were when it was judged, if that counts |
 //!
 //! `ct_label` tells the rules that granted it: bits 0 to 31 at the sender, 32 to 63 at the receiver.
@@ -29,11 +31,14 @@ use std::net::IpAddr;
 /// The zone of connections whose source is translated.
 pub const SOURCE_ZONE: u16 = 1;
 const FIRST_ZONE: u16 = 2;
+/// The zone of connections to Services that the machine leads.
+pub(crate) const GATEWAY_ZONE: u16 = u16::MAX;
 
 /// The bit of `ct_mark` that connections to Services have.
 const SERVICE_MARK: u16 = 0;
 const JUDGED_MARK: u16 = 1;
 const UNJUDGED_MARK: u16 = 2;
+const GATEWAY_MARK: u16 = 3;
 const EPOCH_MARK: u16 = 8;
 
 /// Bits of `ct_state`.
@@ -88,6 +93,26 @@ pub(crate) fn fields(transport: Transport) -> Option<(u8, Field, Field)> {
 pub(crate) fn ask(zone: u16, next: Table) -> Action {
     let ct = Ct { zone: Zone::Value(zone), table: Some(next.number()), ..Ct::default() };
     Action::Ct(Box::new(ct))
+}
+
+/// Lets the tracker see the packet, if it knows the connection, right here.
+pub(crate) fn note(zone: u16) -> Action {
+    Action::Ct(Box::new(Ct { zone: Zone::Value(zone), ..Ct::default() }))
+}
+
+/// Has the tracker know the connection, right here.
+pub(crate) fn track(zone: u16) -> Action {
+    Action::Ct(Box::new(Ct { commit: true, zone: Zone::Value(zone), ..Ct::default() }))
+}
+
+/// Remembers, right here, that the machine led the connection to its endpoint.
+pub(crate) fn remember_gateway(zone: u16) -> Action {
+    let mark = Subfield::new(Field::CT_MARK, GATEWAY_MARK, 1)
+        .ok()
+        .and_then(|bit| SetField::load(bit, 1).ok())
+        .expect("a mark has 32 bits");
+    let exec = vec![Action::SetField(mark)];
+    Action::Ct(Box::new(Ct { commit: true, zone: Zone::Value(zone), exec, ..Ct::default() }))
 }
 
 /// Remembers, right here, that the connection was granted and by which rules.
@@ -179,6 +204,11 @@ impl Rule {
             Transport::Any => rule,
             _ => rule.eq(Field::CT_NW_PROTO, transport.number()).eq(Field::CT_TP_DST, port),
         }
+    }
+
+    /// Its connection was led by the machine.
+    pub(crate) fn led_by_gateway(self) -> Self {
+        self.masked(Field::CT_MARK, 1_u32 << GATEWAY_MARK, 1_u32 << GATEWAY_MARK)
     }
 
     /// The connection tracker has not seen it.

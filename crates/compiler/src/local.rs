@@ -9,6 +9,9 @@ use osier_openflow::port_no::PortNo;
 pub struct LocalPorts {
     /// The gateway: the machine's own interface on the switch.
     pub gateway: PortNo,
+    /// The service gateway: where pods' packets to Services go into the machine's stack, and come back
+    /// from it; if there is one.
+    pub service_gateway: Option<PortNo>,
     /// The tunnel.
     pub tunnel: PortNo,
     /// The largest packet that fits the tunnel, without its Ethernet header, if that is known.

@@ -57,6 +57,8 @@ registers! {
     RECEIVER_ISOLATED: "receiver-isolated", reg 0 [14 + 1];
     /// Whether its sender may send it is for the receiver's node to say.
     UNJUDGED: "unjudged", reg 0 [15 + 1];
+    /// The machine has led it to an endpoint of a Service, by the service gateway.
+    BY_GATEWAY: "by-gateway", reg 0 [16 + 1];
     /// The tag of the port that it came in by.
     IN_TAG: "in-tag", reg 1 [0 + 32];
     /// The number of the port to send it out of.
@@ -91,6 +93,8 @@ pub enum Origin {
     Tunnel = 2,
     /// This node itself, or through it from outside.
     Gateway = 4,
+    /// A Service, as an answer that the machine has translated back.
+    Service = 8,
 }
 
 /// Where a packet goes.

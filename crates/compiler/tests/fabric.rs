@@ -174,6 +174,7 @@ fn add_pod(node: &Node, pod: &Pod) -> Endpoint {
 async fn program(node: &Node, n: u8, objects: &[Object], tunnel: Tunnel) {
     let local = LocalPorts {
         gateway: PortNo(GATEWAY.into()),
+        service_gateway: None,
         tunnel: PortNo(TUNNEL.into()),
         tunnel_mtu: None,
         connection_rate: Some(1000),

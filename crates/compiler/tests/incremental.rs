@@ -16,6 +16,7 @@ use std::net::IpAddr;
 
 const LOCAL: LocalPorts = LocalPorts {
     gateway: PortNo(2),
+    service_gateway: None,
     tunnel: PortNo(1),
     tunnel_mtu: Some(1442),
     connection_rate: Some(1000),

@@ -85,6 +85,7 @@ fn flows(compiler: &Compiler) -> usize {
 fn flows_are_a_sum_and_pods_elsewhere_cost_none() {
     let local = LocalPorts {
         gateway: PortNo(2),
+        service_gateway: None,
         tunnel: PortNo(1),
         tunnel_mtu: None,
         connection_rate: Some(1000),

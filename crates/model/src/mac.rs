@@ -25,6 +25,9 @@ impl Mac {
     /// The fabric's, as the machine sees it: its next hop to every pod.
     pub const FABRIC: Self = Self([0x0e, b'o', b's', b'i', b'e', b'r' + 1]);
 
+    /// The service gateway's, where the machine takes in what pods send to Services.
+    pub const SERVICES: Self = Self([0x0e, b'o', b's', b'i', b'e', b'r' + 2]);
+
     /// An address that follows from an IP address, so that it is the same after a restart and
     /// differs where IP addresses do: `0a:58` and an IPv4 address, `0a:59` and the low end of an
     /// IPv6 address.

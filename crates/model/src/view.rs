@@ -60,6 +60,10 @@ pub struct Fabric {
     /// Packets and bytes of Services are counted: by two flows more for each of their addresses and ports.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub accounting: bool,
+    /// Pods are led to Services by their node's own stack, where kube-proxy is: what they send there goes
+    /// through the node's service gateway. If not, every node's switch leads to them.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub service_gateway: bool,
 }
 
 /// How policies are applied.

@@ -105,10 +105,17 @@ impl Resource {
         Ok(match self {
             Self::Fabric(Document { spec, .. }) => {
                 let (cluster, services) = (spec.cluster.clone(), spec.services.clone());
-                let FabricSpec { tunnel, policy, accounting, .. } = *spec;
+                let FabricSpec { tunnel, policy, accounting, service_gateway, .. } = *spec;
                 let isolation = spec.isolation.clone();
-                let fabric = Fabric { tunnel, cluster, services, policy, isolation, accounting };
-                Modelled::Fabric(fabric)
+                Modelled::Fabric(Fabric {
+                    tunnel,
+                    cluster,
+                    services,
+                    policy,
+                    isolation,
+                    accounting,
+                    service_gateway,
+                })
             }
             Self::Pool(Document { spec, .. }) => Modelled::Pool(Pool {
                 name: name!(PoolName),

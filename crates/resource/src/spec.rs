@@ -42,6 +42,10 @@ pub struct FabricSpec {
     /// their addresses and ports.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub accounting: bool,
+    /// Pods are led to Services by their node's own stack, where kube-proxy is: what they send there goes
+    /// through the node's service gateway. If not, every node's switch leads to them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub service_gateway: bool,
 }
 
 /// A machine with a switch.

@@ -244,6 +244,7 @@ impl Driver {
         let Some(tunnel) = number.map(PortNo) else { return };
         let local = LocalPorts {
             gateway: PortNo::LOCAL,
+            service_gateway: None,
             tunnel,
             // Pods of COE's plugin have 1400.
             tunnel_mtu: None,

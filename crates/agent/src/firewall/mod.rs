@@ -42,8 +42,26 @@ pub(crate) struct Reached {
     pub(crate) node_ports: BTreeSet<NodePort>,
     /// How nodes talk to each other.
     pub(crate) tunnel: Tunnel,
-    /// Whether it is the switch that leads to Services.
-    pub(crate) services: bool,
+    /// What pods are seen as that reach a pod by an address that the machine translates.
+    pub(crate) seen_as: SeenAs,
+    /// Addresses of Services, where the machine leads there: nobody else may use them.
+    pub(crate) services: Vec<IpNet>,
+}
+
+/// What pods are seen as that reach a pod by an address that the machine translates: a port of the node,
+/// a Service. The answer has to come back here, and would go from pod to pod by the switch.
+///
+/// The machine's own address may do what others may not (a node always reaches its pods), so it would be
+/// a way around policies.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) enum SeenAs {
+    /// The machine: where nobody said who leads to Services.
+    #[default]
+    Machine,
+    /// Nobody: where the switch leads to Services, which goes on from there.
+    Nobody,
+    /// The node's service addresses: where the machine leads, and pods elsewhere have to answer.
+    Services(Vec<IpAddr>),
 }
 
 #[derive(Debug, Default)]

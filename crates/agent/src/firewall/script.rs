@@ -1,6 +1,6 @@
 //! The table as text for `nft`. Pure.
 
-use super::{Exceptions, Reached};
+use super::{Exceptions, Reached, SeenAs};
 use crate::netlink::PODS_GROUP;
 use crate::services::NodePort;
 use ipnet::IpNet;
@@ -31,7 +31,7 @@ impl Table {
     /// The table anew, as one transaction.
     pub(super) fn script(&self) -> String {
         let Self { masquerade, exceptions, reached } = self;
-        let Reached { pods, own, node_ports: services, tunnel, services: ours } = reached;
+        let Reached { pods, own, node_ports: ports, tunnel, seen_as, services } = reached;
         let mut script =
             String::from("add table inet osier\ndelete table inet osier\ntable inet osier {\n");
         script.push_str(&switch_guard());
@@ -44,10 +44,13 @@ impl Table {
             // Writing to a string cannot fail.
             let _ = writeln!(script, "\t\t{family} saddr {address} {family} daddr {address} drop");
         }
-        script.push_str("\t\tiifname \"osier0\" accept\n\t\toifname \"osier0\" accept\n\t}\n");
+        script.push_str(&service_guard(services));
+        script.push_str(
+            "\t\tiifname { \"osier0\", \"osier-svc\" } accept\n\t\toifname { \"osier0\", \"osier-svc\" } accept\n\t}\n",
+        );
         script.push_str(&host_ports(&exceptions.host_ports));
-        script.push_str(&node_ports(services));
-        script.push_str(&way_back(pods, own, *ours));
+        script.push_str(&node_ports(ports));
+        script.push_str(&way_back(pods, own, seen_as));
         script.push_str(&way_out(pods, *masquerade, exceptions));
         script.push_str("}\n");
         script
@@ -105,7 +108,7 @@ fn way_out(pods: &[IpNet], masquerade: bool, exceptions: &Exceptions) -> String 
         // Writing to a string cannot fail.
         let _ = writeln!(
             chain,
-            "\t\toifname != \"osier0\" {whom} {family} daddr != {{ {set} }} masquerade"
+            "\t\toifname != {{ \"osier0\", \"osier-svc\" }} {whom} {family} daddr != {{ {set} }} masquerade"
         );
     }
     chain.push_str("\t}\n");
@@ -119,7 +122,7 @@ fn switch_guard() -> String {
     format!(
         "\tchain switch-guard {{\n\t\ttype filter hook prerouting priority raw; policy accept;\n\
          \t\tiifgroup {PODS_GROUP} drop\n\
-         \t\tiifname \"osier0\" ip daddr 127.0.0.0/8 drop\n\t}}\n"
+         \t\tiifname {{ \"osier0\", \"osier-svc\" }} ip daddr 127.0.0.0/8 drop\n\t}}\n"
     )
 }
 
@@ -136,6 +139,24 @@ fn forward_guard(tunnel: Tunnel) -> String {
         "\t\tiifname \"osier0\" udp dport {port} drop\n\
          \t\tip daddr {v4} drop\n\t\tip6 daddr {v6} drop\n"
     )
+}
+
+/// Where the machine leads to Services: what it leads keeps its source, whatever kube-proxy marked it for;
+/// and what has a Service's address comes from nowhere else.
+fn service_guard(services: &[IpNet]) -> String {
+    let mut rules = String::new();
+    if !services.is_empty() {
+        rules.push_str("\t\tiifname \"osier-svc\" oifname \"osier-svc\" meta mark set 0\n");
+    }
+    for prefix in services {
+        let family = if prefix.addr().is_ipv4() { "ip" } else { "ip6" };
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            rules,
+            "\t\tiifname != \"osier-svc\" oifname \"osier0\" {family} saddr {prefix} drop"
+        );
+    }
+    rules
 }
 
 /// Chains that lead from ports of the machine to pods, for who comes from elsewhere and for the
@@ -180,17 +201,12 @@ fn node_ports(ports: &BTreeSet<NodePort>) -> String {
     )
 }
 
-/// A chain for pods that reach a pod by an address that the machine translates (a port of the node,
-/// a service by kube-proxy): the answer must come back here to be translated too, and
-/// would go from pod to pod by the switch. Answers of a node's port come back by themselves; there only
+/// A chain for pods that reach a pod by an address that the machine translates; before kube-proxy's own,
+/// which would give them the machine's. Answers of a node's port come back by themselves; there only
 /// this node's own pods are given another source, since one of them may reach itself.
-///
-/// Where Services are ours, that source is nobody's: the machine's own may do what others may not
-/// (a node always reaches its pods), and would be a way around policies. kube-proxy's own connections
-/// to Services come this way as well, and would be refused.
-fn way_back(pods: &[IpNet], own: &[IpNet], services: bool) -> String {
+fn way_back(pods: &[IpNet], own: &[IpNet], seen_as: &SeenAs) -> String {
     let mut chain = String::from(
-        "\tchain way-back {\n\t\ttype nat hook postrouting priority srcnat; policy accept;\n",
+        "\tchain way-back {\n\t\ttype nat hook postrouting priority srcnat - 1; policy accept;\n",
     );
     for (family, address) in ["ip", "ip6"].into_iter().zip(NODE_PORT_ADDRESSES) {
         let of_family = own.iter().filter(|block| block.addr().is_ipv4() == address.is_ipv4());
@@ -204,12 +220,23 @@ fn way_back(pods: &[IpNet], own: &[IpNet], services: bool) -> String {
             );
         }
     }
+    if let SeenAs::Services(_) = seen_as {
+        // The machine itself, whose address in the cluster is one of pods'.
+        chain.push_str("\t\tfib saddr type local return\n");
+    }
     for prefix in pods {
-        let (family, nobody) = if prefix.addr().is_ipv4() { ("ip", 0) } else { ("ip6", 1) };
-        let becomes = match services {
-            true => format!("snat {family} to {}", NOBODY[nobody]),
-            false => "masquerade".to_owned(),
+        let v4 = prefix.addr().is_ipv4();
+        let family = if v4 { "ip" } else { "ip6" };
+        let of_family = |addresses: &[IpAddr]| {
+            let found = addresses.iter().find(|address| address.is_ipv4() == v4);
+            found.map(|address| format!("snat {family} to {address}"))
         };
+        let becomes = match seen_as {
+            SeenAs::Machine => None,
+            SeenAs::Nobody => of_family(&NOBODY),
+            SeenAs::Services(addresses) => of_family(addresses),
+        };
+        let becomes = becomes.unwrap_or_else(|| "masquerade".to_owned());
         // Writing to a string cannot fail.
         let _ = writeln!(
             chain,
@@ -236,7 +263,7 @@ mod tests {
     fn only_what_leaves_the_cluster_is_translated() {
         let pods = ["10.1.1.0/24", "10.2.0.0/16", "fd01:0:0:1::/64"];
         let script = table(&pods, true, Exceptions::default()).script();
-        let rule = "oifname != \"osier0\" ip saddr { 10.1.1.0/24, 10.2.0.0/16 } \
+        let rule = "oifname != { \"osier0\", \"osier-svc\" } ip saddr { 10.1.1.0/24, 10.2.0.0/16 } \
                     ip daddr != { 10.1.1.0/24, 10.2.0.0/16 } masquerade";
         assert!(script.contains(rule), "{script}");
         assert!(!table(&pods, false, Exceptions::default()).script().contains("oifname != "));
@@ -253,9 +280,20 @@ mod tests {
             assert!(script.contains(guard), "{script}");
         }
         let mut ours = table(&pods, true, Exceptions::default());
-        ours.reached.services = true;
+        ours.reached.seen_as = SeenAs::Nobody;
         let rule = "ip saddr 10.2.0.0/16 ct status dnat snat ip to 169.254.111.3\n";
         assert!(ours.script().contains(rule), "{}", ours.script());
+        // Where the machine leads to Services: what it leads is not translated on its way.
+        ours.reached.seen_as = SeenAs::Services(vec!["10.1.1.254".parse().unwrap()]);
+        ours.reached.services = vec!["10.96.0.0/16".parse().unwrap()];
+        for rule in [
+            "ip saddr 10.2.0.0/16 ct status dnat snat ip to 10.1.1.254\n",
+            "ip6 saddr fd01:0:0:1::/64 ct status dnat masquerade\n",
+            "iifname \"osier-svc\" oifname \"osier-svc\" meta mark set 0\n",
+            "iifname != \"osier-svc\" oifname \"osier0\" ip saddr 10.96.0.0/16 drop\n",
+        ] {
+            assert!(ours.script().contains(rule), "{}", ours.script());
+        }
         // One pod that is not like the others.
         let masquerade = BTreeSet::from(["10.1.1.9".parse().unwrap()]);
         let hairpin = BTreeSet::from(["fd01::9".parse().unwrap()]);
@@ -263,8 +301,8 @@ mod tests {
         let script = table(&pods, true, one.clone()).script();
         assert!(script.contains(" ip saddr != { 10.1.1.9 } ip daddr !="), "{script}");
         let script = table(&pods, false, one).script();
-        assert!(script.contains("\"osier0\" ip saddr { 10.1.1.9 } ip daddr !="), "{script}");
-        let rule = "\t\tip6 saddr fd01::9 ip6 daddr fd01::9 drop\n\t\tiifname";
+        assert!(script.contains("\"osier-svc\" } ip saddr { 10.1.1.9 } ip daddr !="), "{script}");
+        let rule = "\t\tip6 saddr fd01::9 ip6 daddr fd01::9 drop\n\t\tiifname {";
         assert!(script.contains(rule), "{script}");
     }
 

@@ -5,6 +5,7 @@
 //! that has entered a pod's namespace does its work there and ends, so none is ever left in the
 //! wrong one. Nothing here knows what a pod's address should be: see `desired` and `gateway`.
 
+mod detour;
 mod ethtool;
 mod exchange;
 mod host;
@@ -15,6 +16,7 @@ mod pod;
 mod requests;
 mod veth;
 
+pub use detour::{remove_detour, set_up_detour};
 pub use exchange::NetlinkError;
 pub use host::{
     HostInterface, HostRoute, mtu_of_address, name_of_address, set_up_host, write_sysctl,

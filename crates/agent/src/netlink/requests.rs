@@ -1,7 +1,7 @@
 //! The requests that we make, as values.
 
 use super::exchange::Request;
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REPLACE};
 use netlink_packet_route::address::{AddressAttribute, AddressFlags, AddressMessage, AddressScope};
 use netlink_packet_route::link::{
@@ -13,6 +13,7 @@ use netlink_packet_route::neighbour::{
 use netlink_packet_route::route::{
     RouteAttribute, RouteFlags, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
 };
+use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleMessage};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use osier_model::Mac;
 use std::net::IpAddr;
@@ -21,6 +22,9 @@ use std::os::fd::RawFd;
 /// The group of interfaces of ours ("os" in ASCII): unlike an alias it is set in the request that
 /// makes them, so there is no moment at which one of ours is not known as such.
 pub(crate) const GROUP: u32 = 0x6f73;
+
+/// The table of routes for what goes out where it came in, and its rule's place before the main one.
+pub(super) const DETOUR: u32 = GROUP;
 
 /// Queues of each end. By default the kernel makes one for each processor of the machine, each with
 /// files in sysfs, which is most of the time that it takes to make a pair. A veth hands its packets
@@ -190,6 +194,50 @@ pub(super) fn add_route(
     let by = via.map(|via| format!(" via {via}")).unwrap_or_default();
     let what = format!("route {to}{by} on {name}");
     Request { what, message, flags: NLM_F_CREATE | NLM_F_REPLACE }
+}
+
+/// The way of everything that comes in by an interface.
+pub(super) fn add_detour(name: &str, index: u32, via: IpAddr) -> Request {
+    let all = match via {
+        IpAddr::V4(_) => IpNet::V4(Ipv4Net::default()),
+        IpAddr::V6(_) => IpNet::V6(Ipv6Net::default()),
+    };
+    let mut request = add_route(name, index, all, Some(via), None);
+    if let RouteNetlinkMessage::NewRoute(message) = &mut request.message {
+        message.header.table = RouteHeader::RT_TABLE_UNSPEC;
+        message.attributes.push(RouteAttribute::Table(DETOUR));
+    }
+    request
+}
+
+/// What comes in by an interface is looked up in a table of its own.
+pub(super) fn add_rule(name: &str, v4: bool) -> Request {
+    let mut message = RuleMessage::default();
+    message.header.family = if v4 { AddressFamily::Inet } else { AddressFamily::Inet6 };
+    message.header.action = RuleAction::ToTable;
+    message.attributes = vec![
+        RuleAttribute::Iifname(name.to_owned()),
+        RuleAttribute::Table(DETOUR),
+        RuleAttribute::Priority(DETOUR),
+    ];
+    let message = RouteNetlinkMessage::NewRule(message);
+    let what = format!("look up what comes by {name} in table {DETOUR}");
+    Request { what, message, flags: NLM_F_CREATE | NLM_F_EXCL }
+}
+
+pub(super) fn delete_rule(name: &str, v4: bool) -> Request {
+    let mut request = add_rule(name, v4);
+    if let RouteNetlinkMessage::NewRule(message) = request.message {
+        request.message = RouteNetlinkMessage::DelRule(message);
+    }
+    Request { what: format!("remove the rule for what comes by {name}"), flags: 0, ..request }
+}
+
+pub(super) fn dump_rules(v4: bool) -> Request {
+    let mut message = RuleMessage::default();
+    message.header.family = if v4 { AddressFamily::Inet } else { AddressFamily::Inet6 };
+    let message = RouteNetlinkMessage::GetRule(message);
+    Request { what: "list rules of routing".to_owned(), message, flags: NLM_F_DUMP }
 }
 
 pub(super) fn dump_routes(v4: bool) -> Request {

@@ -106,7 +106,9 @@ impl Stale {
             let any = Self { transport: Transport::Any, service, endpoint, ..*way };
             ways.contains(way) || ways.contains(&any)
         };
-        connections.iter().filter_map(of).filter(|way| !is_way(way)).collect()
+        // What nobody led anywhere is no way to a Service.
+        let is_led = |way: &Self| way.endpoint != Some(way.service);
+        connections.iter().filter_map(of).filter(|way| is_led(way) && !is_way(way)).collect()
     }
 
     fn message(&self) -> Message {

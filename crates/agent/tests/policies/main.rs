@@ -9,10 +9,14 @@ mod churn;
 #[allow(dead_code, reason = "shared with the tests of whole clusters, which use the rest")]
 mod cluster;
 mod first_packet;
+mod gateway;
 mod grants;
 #[path = "../node/lab.rs"]
 #[allow(dead_code, reason = "shared with the tests of one node, which use the rest")]
 mod lab;
+#[path = "../fabric/proxy.rs"]
+#[allow(dead_code, reason = "shared with tests that use the rest")]
+mod proxy;
 mod stage;
 #[path = "../fabric/talk.rs"]
 #[allow(dead_code, reason = "shared with the tests of whole clusters, which use the rest")]

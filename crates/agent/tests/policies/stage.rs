@@ -20,6 +20,8 @@ pub(crate) struct Stage {
     /// How often all nodes were told something.
     told: Cell<u8>,
     tunnel: &'static str,
+    /// Whether machines lead to Services.
+    pub(crate) by_gateway: Cell<bool>,
     pub(crate) cluster: Cluster,
 }
 
@@ -69,8 +71,8 @@ impl Stage {
         }
         let outside = Guest { name: "outside".to_owned(), netns, addresses, node: 0 };
         let echoes = vec![Echo::start("outside", &outside.netns, &outside.addresses)];
-        let (guests, told) = (Vec::new(), Cell::new(0));
-        let mut stage = Self { guests, outside, echoes, told, tunnel, cluster };
+        let (guests, told, by_gateway) = (Vec::new(), Cell::new(0), Cell::new(false));
+        let mut stage = Self { guests, outside, echoes, told, tunnel, by_gateway, cluster };
         for (node, name) in [(0, "web"), (0, "near"), (1, "far"), (1, "other")] {
             stage.add(node, name);
         }
@@ -98,6 +100,9 @@ impl Stage {
     /// returns. Of those whose identity is not said, nothing is.
     pub(crate) fn tell(&self, identities: &[(&str, u32)], law: &str) {
         let mut view = with_services(&self.cluster.addressing.view(NODES), self.tunnel);
+        if self.by_gateway.get() {
+            view = view.replace("'fd96::/112']", "'fd96::/112'], service_gateway: true");
+        }
         view += law;
         // A node that is nowhere: its flow comes with all that was told.
         self.told.set(self.told.get() + 1);

@@ -16,12 +16,12 @@ fn v4(guest: &Guest) -> (IpAddr, &'static str) {
 }
 
 /// Echoes whatever comes, for as long as it comes.
-struct Parrot(SocketAddr);
+pub(crate) struct Parrot(pub(crate) SocketAddr);
 
 impl Parrot {
-    const PORT: u16 = 7070;
+    pub(crate) const PORT: u16 = 7070;
 
-    fn start(netns: &Netns, address: IpAddr) -> Self {
+    pub(crate) fn start(netns: &Netns, address: IpAddr) -> Self {
         let at = SocketAddr::new(address, Self::PORT);
         let listener: TcpListener = netns.tcp_listen(at).unwrap();
         std::thread::spawn(move || {
@@ -44,7 +44,7 @@ fn repeat(mut stream: TcpStream) -> io::Result<()> {
     }
 }
 
-fn says(mut stream: &TcpStream, word: &[u8]) -> io::Result<bool> {
+pub(crate) fn says(mut stream: &TcpStream, word: &[u8]) -> io::Result<bool> {
     stream.set_read_timeout(Some(Duration::from_secs(2)))?;
     stream.write_all(word)?;
     let mut heard = vec![0; word.len()];

@@ -8,9 +8,12 @@ mod churn;
 #[path = "../fabric/cluster.rs"]
 #[allow(dead_code, reason = "shared with the tests of whole clusters, which use the rest")]
 mod cluster;
+mod gateway;
 #[path = "../node/lab.rs"]
 #[allow(dead_code, reason = "shared with the tests of one node, which use the rest")]
 mod lab;
+#[path = "../fabric/proxy.rs"]
+mod proxy;
 mod reach;
 mod refusals;
 mod spread;

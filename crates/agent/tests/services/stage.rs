@@ -71,6 +71,13 @@ impl Stage {
         self.cluster.fabric.nodes().iter().for_each(|node| rewrite_view(node, &view));
     }
 
+    /// The same, and that machines lead there, by their service gateways.
+    pub(crate) fn tell_by_gateway(&self, services: &[String]) {
+        let view = services.iter().fold(self.view(), |view, service| view + service);
+        let view = view.replace("'fd96::/112']", "'fd96::/112'], service_gateway: true");
+        self.cluster.fabric.nodes().iter().for_each(|node| rewrite_view(node, &view));
+    }
+
     /// What nodes know without Services.
     pub(crate) fn view(&self) -> String {
         with_range(&self.cluster.addressing.view(NODES))

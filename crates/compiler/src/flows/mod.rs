@@ -13,6 +13,7 @@ pub(crate) mod pipeline;
 pub(crate) mod policy;
 pub(crate) mod port;
 pub(crate) mod service;
+pub(crate) mod service_gateway;
 pub(crate) mod source_nat;
 pub(crate) mod spoof_guard;
 pub(crate) mod track;
@@ -43,6 +44,8 @@ pub(crate) mod priority {
     /// The same, by Service.
     pub(crate) const COUNTED: u16 = 145;
     pub(crate) const INVALID: u16 = 150;
+    /// Connections that are known to be led by the machine.
+    pub(crate) const LED: u16 = 160;
 
     /// Of a route: Netvirt's ten, and a point for each bit.
     pub(crate) fn route(prefix_len: u8) -> u16 {
@@ -51,6 +54,8 @@ pub(crate) mod priority {
 
     /// Above every route of its length: what a router itself answers.
     pub(crate) const ROUTER: u16 = 200;
+    /// Above that: answers that have to go back by the way that was asked.
+    pub(crate) const RETURN: u16 = 210;
 }
 
 /// Sends the packet out of a port of this node. A register gives numbers of 16 bits: the bridge's own

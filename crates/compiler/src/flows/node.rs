@@ -2,7 +2,7 @@
 //! each block and address of a node, however many pods it has. And of this node: its own block.
 
 use super::pipeline::Told;
-use super::{mac, out_of, policy, priority, source_nat, through_tunnel, track};
+use super::{mac, out_of, policy, priority, service_gateway, source_nat, through_tunnel, track};
 use crate::compile::default_vni;
 use crate::local::{LocalPorts, host};
 use crate::pipeline::Table;
@@ -49,9 +49,13 @@ pub(crate) fn own(out: &mut Emitter, node: &Node, local: LocalPorts, pods: &[IpN
         out.add(out_of(rule, local.gateway, Destination::Gateway).to(Table::Hop));
     }
     source_nat::own(out, node, pods);
+    if let Some(gateway) = local.service_gateway {
+        source_nat::hairpin_by_gateway(out, node);
+        service_gateway::own(out, node, gateway);
+    }
     policy::own(out, node);
     for address in node.service_addresses() {
-        track::answers_to(out, address);
+        track::answers_to(out, address, local);
     }
 }
 

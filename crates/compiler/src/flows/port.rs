@@ -3,8 +3,8 @@
 //! everything goes through the router, and that is what keeps a pod's flows few.
 
 use super::{
-    admission, arp, client, mac, neighbour, network, out_of, priority, source_nat, spoof_guard,
-    through_tunnel,
+    admission, arp, client, mac, neighbour, network, out_of, priority, service_gateway, source_nat,
+    spoof_guard, through_tunnel,
 };
 use crate::link::Link;
 use crate::local::{Attachment, host};
@@ -15,6 +15,7 @@ use crate::registers::{Destination, Origin, Register};
 use osier_model::{Mac, Network, Node, Port, Reach, VrfId};
 use osier_openflow::action::Action;
 use osier_openflow::field::Field;
+use osier_openflow::port_no::PortNo;
 use std::net::IpAddr;
 
 /// Where a port is, as seen from this node.
@@ -26,6 +27,8 @@ pub(crate) enum Place<'a> {
         large: bool,
         /// Whether the machine reaches it whatever its router is.
         bare: bool,
+        /// Where its packets to Services come back from the machine.
+        service_gateway: Option<PortNo>,
         /// How fast it may begin tracked connections.
         connection_rate: Option<u32>,
     },
@@ -40,7 +43,7 @@ pub(crate) fn flows(
     links: &[Link],
     place: Place<'_>,
 ) {
-    if let Place::Here { at, large, connection_rate, .. } = place {
+    if let Place::Here { at, large, service_gateway, connection_rate, .. } = place {
         ingress(out, port, network, vrf, at, large);
         spoof_guard::flows(out, port, network, own_addresses(port, network), at);
         if network.dhcp.is_some() {
@@ -52,6 +55,9 @@ pub(crate) fn flows(
         }
         if vrf == Some(VrfId::default()) {
             source_nat::hairpin(out, at);
+            if let Some(gateway) = service_gateway {
+                service_gateway::of_port(out, port, at, large, gateway);
+            }
         }
         if vrf.is_some() && network::asks_all(network) {
             for address in &port.addresses {

@@ -5,7 +5,7 @@
 use super::affinity;
 use super::balance::{self, Choice, Door};
 use super::node::own_addresses;
-use super::priority;
+use super::{priority, service_gateway};
 use crate::conntrack::{fields, state, zone_of};
 use crate::pipeline::Table;
 use crate::plan::{Emitter, Rule};
@@ -19,6 +19,7 @@ use osier_model::{
 use osier_openflow::field::Field;
 use osier_openflow::flow::Flow;
 use osier_openflow::message::FlowRemoved;
+use osier_openflow::port_no::PortNo;
 use std::net::IpAddr;
 
 /// The bit of `ip_frag` that all fragments have.
@@ -30,6 +31,8 @@ pub(crate) struct Scene<'a> {
     pub(crate) view: &'a View,
     pub(crate) services: &'a Services,
     pub(crate) vrf: VrfId,
+    /// The port by which the machine leads, if it does.
+    pub(crate) gateway: Option<PortNo>,
 }
 
 /// Who asks for endpoints of one port and family, and what there is.
@@ -56,7 +59,7 @@ pub(crate) fn flows(out: &mut Emitter, service: &Service, scene: Scene<'_>) {
 pub(crate) fn prolonged(removed: &FlowRemoved, view: &View, services: &Services) -> Option<Flow> {
     let of = services.choice_of(affinity::group_of(removed)?)?;
     let service = view.services().get(of.service)?;
-    let scene = Scene { view, services, vrf: vrf_of(service, view)? };
+    let scene = Scene { view, services, vrf: vrf_of(service, view)?, gateway: None };
     let port =
         service.ports.iter().find(|port| (port.transport, port.port) == (of.transport, of.port))?;
     let candidates = Candidates::new(view.endpoints_of(of.service), port, of.ipv6);
@@ -72,6 +75,9 @@ impl Ways<'_> {
         let of_family = |a: &&IpAddr| a.is_ipv6() == self.ipv6;
         if self.scene.view.fabric().accounting {
             self.count(out);
+        }
+        if let Some(gateway) = self.scene.gateway {
+            return self.lead_by_machine(out, gateway);
         }
         let (internal, outward) = (self.service.internal_traffic, self.service.external_traffic);
         let mut needed = Vec::new();
@@ -104,6 +110,18 @@ impl Ways<'_> {
             if let Some(choice) = self.choice(locality) {
                 balance::groups(out, &choice);
             }
+        }
+    }
+
+    /// The machine leads, as kube-proxy tells it; what is of the cluster's range goes there as a whole.
+    fn lead_by_machine(&self, out: &mut Emitter, gateway: PortNo) {
+        let Service { addresses, external, balanced, .. } = self.service;
+        let ranges = &self.scene.view.fabric().services;
+        let all = addresses.iter().chain(external).chain(balanced);
+        let apart = all.filter(|a| !ranges.iter().any(|range| range.contains(*a)));
+        for address in apart.filter(|a| a.is_ipv6() == self.ipv6) {
+            let Door { rule, .. } = self.to(*address, self.port.port);
+            out.add(service_gateway::lead_new(rule, gateway));
         }
     }
 

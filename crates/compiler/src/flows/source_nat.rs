@@ -3,13 +3,13 @@
 //! others may not.
 
 use super::priority;
-use crate::conntrack::from_address;
+use crate::conntrack::{from_address, remember_gateway, zone_of};
 use crate::local::Attachment;
 use crate::pipeline::Table;
 use crate::plan::{Emitter, Rule};
 use crate::registers::{Destination, Origin, Register};
 use ipnet::IpNet;
-use osier_model::Node;
+use osier_model::{Node, VrfId};
 
 /// A port that reached itself: it would not take an answer from itself, and no policy keeps it from
 /// itself.
@@ -22,6 +22,21 @@ pub(crate) fn hairpin(out: &mut Emitter, at: Attachment) {
             .forget_in_port()
             .to(Table::ReceiverGuard),
     );
+}
+
+/// The same, where the machine led it back: it is to know that of the answers, too.
+pub(crate) fn hairpin_by_gateway(out: &mut Emitter, node: &Node) {
+    for address in node.service_addresses() {
+        out.add(
+            to_service(Table::SourceNat, priority::KNOWN, Destination::Port)
+                .when(Register::HAIRPIN, 1_u8)
+                .when(Register::BY_GATEWAY, 1_u8)
+                .ip(address)
+                .then(remember_gateway(zone_of(VrfId::default())))
+                .then(from_address(address))
+                .to(Table::Egress),
+        );
+    }
 }
 
 /// For this node: who gets its address. `pods` are addresses that all pods have.

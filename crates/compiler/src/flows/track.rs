@@ -1,7 +1,7 @@
 //! What goes through the connection tracker: packets to Services, and what may be an answer to
 //! one. Everything else passes untouched.
 
-use super::{mac, out_of, priority};
+use super::{mac, out_of, priority, service_gateway};
 use crate::conntrack::{SOURCE_ZONE, fields, look_up, state, zone_of};
 use crate::local::LocalPorts;
 use crate::pipeline::Table;
@@ -10,7 +10,7 @@ use crate::question::Question;
 use crate::registers::{Destination, Register};
 use crate::services::{NODE_PORT_ADDRESSES, Use};
 use ipnet::IpNet;
-use osier_model::{Mac, VrfId};
+use osier_model::{Fabric, Mac, VrfId};
 use osier_openflow::field::Field;
 use std::net::IpAddr;
 
@@ -47,12 +47,15 @@ pub(crate) fn fabric(out: &mut Emitter, ranges: &[IpNet]) {
 }
 
 /// What several Services share.
-pub(crate) fn shared(out: &mut Emitter, shared: &Use, local: LocalPorts, accounting: bool) {
-    let answered = if accounting { Table::Account } else { Table::GatewayMac };
+pub(crate) fn shared(out: &mut Emitter, shared: &Use, local: LocalPorts, fabric: &Fabric) {
+    let answered = if fabric.accounting { Table::Account } else { Table::GatewayMac };
     match *shared {
         Use::Router(vrf) => router(out, vrf, answered),
         Use::Address(vrf, address) => {
             to_services(out, vrf, address.into());
+            if vrf == VrfId::default() {
+                service_gateway::apart(out, local, fabric, address);
+            }
             if NODE_PORT_ADDRESSES.contains(&address) {
                 // Who asked knows the machine's own address, wherever it is: the machine translates.
                 let rule = Rule::new(Table::Route, priority::ROUTER)
@@ -115,11 +118,20 @@ fn router(out: &mut Emitter, vrf: VrfId, answered: Table) {
 
 /// Answers to a source that was given here: back to whose it was, wherever that is, and then as
 /// other answers.
-pub(crate) fn answers_to(out: &mut Emitter, address: IpAddr) {
+pub(crate) fn answers_to(out: &mut Emitter, address: IpAddr, local: LocalPorts) {
     let to = || {
         Rule::new(Table::Track, priority::HIGH).when(Register::VRF, 0_u8).destined(address.into())
     };
     out.add(to().untracked().forget_in_port().then(look_up(SOURCE_ZONE, Table::Track)));
-    // Nobody knows it.
-    out.add(to().tracked(0));
+    // Nobody here knows it; the machine may, where it leads to Services.
+    out.add(match local.service_gateway {
+        Some(_) => {
+            let rule = to()
+                .tracked(0)
+                .set(Field::ETH_DST, mac(Mac::GATEWAY))
+                .set(Field::ETH_SRC, mac(Mac::FABRIC));
+            out_of(rule, local.gateway, Destination::Gateway).to(Table::Hop)
+        }
+        None => to().tracked(0),
+    });
 }

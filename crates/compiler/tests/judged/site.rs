@@ -15,8 +15,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 const BRIDGE: &str = Node::INTEGRATION;
-const LOCAL: LocalPorts =
-    LocalPorts { gateway: PortNo(2), tunnel: PortNo(1), tunnel_mtu: None, connection_rate: None };
+const LOCAL: LocalPorts = LocalPorts {
+    gateway: PortNo(2),
+    service_gateway: None,
+    tunnel: PortNo(1),
+    tunnel_mtu: None,
+    connection_rate: None,
+};
 /// The most that a path may take.
 const RECIRCULATIONS: usize = 3;
 

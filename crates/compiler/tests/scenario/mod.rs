@@ -19,6 +19,7 @@ pub struct Scenario {
 struct Local {
     tunnel: u32,
     gateway: u32,
+    service_gateway: Option<u32>,
     tunnel_mtu: Option<u16>,
     connection_rate: Option<u32>,
 }
@@ -45,9 +46,10 @@ impl Scenario {
     }
 
     pub fn compiler(&self) -> Compiler {
-        let Local { tunnel, gateway, tunnel_mtu, connection_rate } = self.local;
+        let Local { tunnel, gateway, service_gateway, tunnel_mtu, connection_rate } = self.local;
         let (gateway, tunnel) = (PortNo(gateway), PortNo(tunnel));
-        let local = LocalPorts { gateway, tunnel, tunnel_mtu, connection_rate };
+        let service_gateway = service_gateway.map(PortNo);
+        let local = LocalPorts { gateway, service_gateway, tunnel, tunnel_mtu, connection_rate };
         let mut compiler = Compiler::new(self.node.clone(), self.fabric.clone(), local);
         for object in &self.objects {
             compiler.apply(Change::Put(object.clone())).unwrap();

@@ -31,7 +31,7 @@ use addresses::Addresses;
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 use news::{News, Pending, Watched};
-use osier_controller::config::{Config, KubernetesConfig};
+use osier_controller::config::{self, Config, KubernetesConfig};
 use osier_controller::{Controller, Engine, Metrics, NodeStates, kept_authority, kept_pause};
 use osier_model::NodeName;
 use osier_resource::{FabricSpec, Kind};
@@ -334,7 +334,16 @@ impl Leader {
         let services = self.service_prefixes(&cluster);
         let KubernetesConfig { tunnel, policy, accounting, .. } = self.setup.kubernetes;
         let isolation = self.setup.kubernetes.isolation.clone();
-        let fabric = FabricSpec { tunnel, cluster, services, policy, isolation, accounting };
+        let service_gateway = self.setup.kubernetes.services == config::Services::KubeProxy;
+        let fabric = FabricSpec {
+            tunnel,
+            cluster,
+            services,
+            policy,
+            isolation,
+            accounting,
+            service_gateway,
+        };
         self.mirror.want(plan::fabric(fabric));
         for resource in plan::pods() {
             self.mirror.want(resource);

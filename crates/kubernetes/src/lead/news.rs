@@ -56,10 +56,9 @@ impl From<Broken> for News {
 /// What was not heard to its end yet.
 pub(super) struct Pending(BTreeSet<&'static str>);
 
-/// What is watched beside nodes, pods and our own.
+/// What is watched only where the API server has it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Watched {
-    pub(super) services: bool,
     pub(super) cidrs: bool,
 }
 
@@ -89,11 +88,9 @@ pub(super) fn watch(
             News::Custom(kind, told)
         });
     }
-    if watched.services {
-        let (services, slices) = (Api::all(client.clone()), Api::all(client.clone()));
-        watch::spawn(tasks, "services", services, service::OURS, queue.clone(), News::Service);
-        watch::spawn(tasks, "endpointslices", slices, service::OURS, queue.clone(), News::Slice);
-    }
+    let (services, slices) = (Api::all(client.clone()), Api::all(client.clone()));
+    watch::spawn(tasks, "services", services, service::OURS, queue.clone(), News::Service);
+    watch::spawn(tasks, "endpointslices", slices, service::OURS, queue.clone(), News::Slice);
     if watched.cidrs {
         let cidrs = Api::all(client.clone());
         watch::spawn(tasks, "servicecidrs", cidrs, "", queue.clone(), News::Cidr);
@@ -111,11 +108,10 @@ impl Pending {
             "namespaces",
             "networkpolicies",
             "identities",
+            "services",
+            "endpointslices",
         ]);
         all.extend(KINDS.map(Kind::plural));
-        if watched.services {
-            all.extend(["services", "endpointslices"]);
-        }
         if watched.cidrs {
             all.insert("servicecidrs");
         }

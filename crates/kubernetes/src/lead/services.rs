@@ -18,7 +18,6 @@ use crate::world::slice::SliceObject;
 use crate::world::watch::Told;
 use ipnet::IpNet;
 use kube::core::ObjectMeta;
-use osier_controller::config;
 use osier_resource::{Kind, Resource};
 use std::collections::BTreeMap;
 
@@ -42,9 +41,6 @@ pub(super) struct Services {
 
 /// What is to be watched: the API server may be too old to tell where Services' addresses are from.
 pub(super) async fn watched(setup: &Setup) -> Result<Watched, KubernetesError> {
-    if setup.kubernetes.services == config::Services::KubeProxy {
-        return Ok(Watched { services: false, cidrs: false });
-    }
     let mut waits = Waits::default();
     let known = loop {
         match setup.client.list_api_group_resources("networking.k8s.io/v1").await {
@@ -58,7 +54,7 @@ pub(super) async fn watched(setup: &Setup) -> Result<Watched, KubernetesError> {
         }
     };
     let cidrs = known.resources.iter().any(|resource| resource.name == "servicecidrs");
-    Ok(Watched { services: true, cidrs })
+    Ok(Watched { cidrs })
 }
 
 fn uid(metadata: &ObjectMeta) -> Box<str> {
@@ -222,9 +218,6 @@ impl Leader {
 
     /// Where Services' addresses are from, as far as they are no pods'.
     pub(super) fn service_prefixes(&mut self, cluster: &[IpNet]) -> Vec<IpNet> {
-        if self.setup.kubernetes.services == config::Services::KubeProxy {
-            return Vec::new();
-        }
         let pods = |prefix: &IpNet| {
             let meets = |pods: &&IpNet| pods.contains(prefix) || prefix.contains(*pods);
             cluster.iter().find(meets)

@@ -158,6 +158,8 @@ fn of_fabric(spec: &FabricSpec, facts: &mut Facts) {
     if let Some(services) = join(&spec.services) {
         facts.say("Services", services);
     }
+    let by = if spec.service_gateway { "each node's service gateway" } else { "the switches" };
+    facts.say("Led there by", by);
     if let Some(isolation) = &spec.isolation {
         let but = join(&isolation.shared).map(|shared| format!(", but {shared}"));
         facts.say("Namespaces", format!("apart{}", but.unwrap_or_default()));
