@@ -326,3 +326,120 @@ fn what_is_made_is_marked_and_valid() {
         resource.validate().unwrap();
     }
 }
+
+const POLICIES: &str = "k8s:k8s/network-policies/network-policy";
+
+fn policy(n: u32, name: &str, spec: Value) -> Value {
+    json!({"uuid": uid(n), "name": name, "network-policy-spec": spec})
+}
+
+fn from(peer: Value) -> Value {
+    json!({"ingress": [{"position": 0, "network-policy-ingress-rule": {
+        "from": [{"position": 0, "network-policy-peer": peer}]}}]})
+}
+
+fn labels(key: &str, value: &str) -> Value {
+    json!({"match-labels": [{"key": key, "value": value}]})
+}
+
+#[test]
+fn a_policy_is_one_of_its_namespace_and_makes_workloads_of_pods() {
+    let mut world = World::new(Isolation::None);
+    world.put(PODS, 11, pod(11, "web", HOST, "10.11.1.4"));
+    assert_eq!(world.names(Kind::Workload), [""; 0], "nobody judges");
+    let spec = json!({
+        "pod-selector": labels("osier.dev/pod-name", "web"),
+        "policy-types": ["ingress", "egress"],
+        "ingress": [{"position": 0, "network-policy-ingress-rule": {
+            "ingress-ports": [{"position": 0, "network-policy-port": {"protocol": "UDP", "port": "53"}}],
+            "from": [
+                {"position": 0, "network-policy-peer": {"peer-pod-selector": {}}},
+                {"position": 1, "network-policy-peer": {
+                    "peer-namespace-selector": labels("kubernetes.io/metadata.name", "ops")}},
+                {"position": 2, "network-policy-peer": {
+                    "ip-block": {"cidr": "192.0.2.0/24", "except": ["192.0.2.128/25"]}}},
+            ],
+        }}],
+    });
+    world.put(POLICIES, 1, policy(1, "shop/web", spec));
+    assert_eq!(
+        world.spec(Kind::NetworkPolicy, "shop:web"),
+        &json!({
+            "podSelector": {"matchLabels": {"osier.dev/pod-name": "web"}},
+            "policyTypes": ["Ingress", "Egress"],
+            "ingress": [{
+                "ports": [{"protocol": "UDP", "port": 53}],
+                "from": [
+                    {"podSelector": {}},
+                    {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "ops"}}},
+                    {"ipBlock": {"cidr": "192.0.2.0/24", "except": ["192.0.2.128/25"]}},
+                ],
+            }],
+        })
+    );
+    assert_eq!(world.names(Kind::Workload), ["shop:web"]);
+    world.put(PODS, 12, pod(12, "db", HOST, "10.11.1.5"));
+    assert_eq!(world.names(Kind::Workload), ["shop:db", "shop:web"]);
+    // Another, of all namespaces: it is there wherever pods are.
+    world.put(POLICIES, 2, policy(2, "quiet", json!({"policy-types": ["egress"]})));
+    let mut elsewhere = pod(13, "api", "192.0.2.12", "10.11.2.4");
+    elsewhere["network-NS"] = "ops".into();
+    world.put(PODS, 13, elsewhere);
+    assert_eq!(world.names(Kind::NetworkPolicy), ["ops:quiet", "shop:quiet", "shop:web"]);
+    world.delete(PODS, 13);
+    assert_eq!(world.names(Kind::NetworkPolicy), ["shop:quiet", "shop:web"]);
+    world.delete(POLICIES, 1);
+    assert_eq!(world.names(Kind::Workload).len(), 2);
+    world.delete(POLICIES, 2);
+    assert_eq!(world.names(Kind::Workload), [""; 0]);
+    assert_eq!(world.names(Kind::NetworkPolicy), [""; 0]);
+}
+
+#[test]
+fn what_of_a_policy_cannot_be_enforced_is_refused_where_it_stands() {
+    let mut world = World::new(Isolation::None);
+    world.put(PODS, 11, pod(11, "web", HOST, "10.11.1.4"));
+    world.put(POLICIES, 1, policy(1, "taken", json!({})));
+    let port = |port: &str| {
+        json!({"egress": [{"position": 0, "network-policy-egress-rule": {
+            "egress-ports": [{"position": 0, "network-policy-port": {"port": port}}]}}]})
+    };
+    let block =
+        |cidr: &str, except: &str| from(json!({"ip-block": {"cidr": cidr, "except": [except]}}));
+    for (name, spec, at, said) in [
+        (
+            "a",
+            json!({"pod-selector": labels("app", "db")}),
+            "pod-selector/match-labels=app",
+            "nobody",
+        ),
+        (
+            "a",
+            from(json!({"peer-namespace-selector": labels("team", "x")})),
+            "ingress=0/from=0/network-policy-peer/peer-namespace-selector/match-labels=team",
+            "kubernetes.io/metadata.name",
+        ),
+        ("a", from(json!({})), "from=0/network-policy-peer", "names nobody"),
+        (
+            "a",
+            from(json!({"peer-pod-selector": {}, "ip-block": {"cidr": "10.0.0.0/8"}})),
+            "ip-block",
+            "the one or the other",
+        ),
+        ("a", from(json!({"ip-block": {}})), "ip-block/cidr", "has to be there"),
+        ("a", block("10.0.0.1/8", "10.1.0.0/16"), "ip-block/cidr", "no prefix"),
+        ("a", block("10.0.0.0/8", "192.0.2.0/24"), "ip-block/except", "no part of"),
+        ("a", port("http"), "egress=0/egress-ports=0/network-policy-port/port", "name none"),
+        ("a", port("70000"), "network-policy-port/port", "no number"),
+        ("taken", json!({}), "name", "already"),
+        ("shop/taken", json!({}), "name", "already"),
+        ("a b", json!({}), "name", "a b"),
+    ] {
+        let before = world.there.clone();
+        let path = format!("{POLICIES}={}", uid(2));
+        let problem = world.learn(&path, Some(policy(2, name, spec))).unwrap_err();
+        let text = problem.to_string();
+        assert!(text.contains(said) && text.contains(at), "{at}: {text}");
+        assert_eq!(world.there, before);
+    }
+}

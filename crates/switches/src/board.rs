@@ -4,7 +4,9 @@
 use crate::claim::{self, Names, Refusal};
 use crate::wires::{Wire, Wires};
 use osier_compiler::{Attachment, CompileError, Compiled, Compiler, LocalPorts};
-use osier_model::{Change, Fabric, Key, Mac, NodeName, Object, Port, PortKey, View};
+use osier_model::{
+    Change, Fabric, Identity, Key, Mac, NamespaceName, NodeName, Object, Port, PortKey, View,
+};
 use osier_openflow::port_no::PortNo;
 use osier_ovsdb::Uuid;
 use std::collections::{BTreeMap, BTreeSet};
@@ -115,6 +117,15 @@ impl Board {
                 touched.extend(self.wires.get(key));
             }
             outcome.add(self.compiler.apply(self.as_it_is(change)));
+            match &key {
+                Key::Workload(device) => {
+                    self.decide_again(|port| port.device == *device, &mut outcome)
+                }
+                Key::Guard(namespace) => {
+                    self.decide_again(|port| is_of(port, namespace), &mut outcome);
+                }
+                _ => {}
+            }
             if is_port {
                 // Who was refused may be this one.
                 touched.extend(self.refused.keys());
@@ -122,6 +133,16 @@ impl Board {
         }
         self.look(touched, wires, &mut outcome);
         outcome
+    }
+
+    /// What ports are to policies may be another.
+    fn decide_again(&mut self, which: impl Fn(&PortKey) -> bool, outcome: &mut Outcome) {
+        let keys: Vec<PortKey> = self.wires.keys().filter(|key| which(key)).cloned().collect();
+        for key in keys {
+            let Some(mut port) = self.view().ports().get(&key).cloned() else { continue };
+            port.identity = Identity::ANY;
+            outcome.add(self.compiler.apply(self.as_it_is(Change::Put(Object::Port(port)))));
+        }
     }
 
     /// Wires that may be others now.
@@ -216,7 +237,16 @@ impl Board {
         }
         if let Some(workload) = self.view().workloads().get(&port.key.device) {
             port.identity = workload.identity;
+        } else if self.view().guards().iter().any(|namespace| is_of(&port.key, namespace)) {
+            // Its labels may be such that nobody may reach it.
+            port.identity = Identity::QUARANTINED;
         }
         Change::Put(Object::Port(port))
     }
+}
+
+/// Whether a port is of a pod of a namespace.
+fn is_of(port: &PortKey, namespace: &NamespaceName) -> bool {
+    let pod = port.device.as_str().strip_prefix(namespace.as_str());
+    pod.is_some_and(|pod| pod.starts_with(':'))
 }

@@ -197,10 +197,7 @@ impl Restconf {
         };
         let written = match operations.await {
             Ok(operations) if operations.is_empty() => Ok(None),
-            Ok(operations) => {
-                let write = Write { operations, dry_run: false };
-                self.engine.write(write).await.map(Some).map_err(EditError::from)
-            }
+            Ok(operations) => self.write(operations).await.map(Some).map_err(EditError::from),
             Err(error) => Err(error),
         };
         match written {
@@ -216,6 +213,21 @@ impl Restconf {
         }
     }
 
+    /// All of it or nothing; but workloads, which mean nothing without the policy that they are made for,
+    /// may go ahead of it where they are too many for one write.
+    async fn write(&self, mut operations: Vec<Operation>) -> Result<Written, WriteError> {
+        if operations.len() > CHUNK {
+            let is_workload = |operation: &Operation| matches!(operation, Operation::Apply(made) if made.kind() == Kind::Workload);
+            let (ahead, rest): (Vec<_>, Vec<_>) = operations.into_iter().partition(is_workload);
+            for chunk in ahead.chunks(CHUNK) {
+                let write = Write { operations: chunk.to_vec(), dry_run: false };
+                self.engine.write(write).await?;
+            }
+            operations = rest;
+        }
+        self.engine.write(Write { operations, dry_run: false }).await
+    }
+
     /// What makes resources what they have to be. Others' routers and nodes are used as they are.
     async fn operations(
         &self,
@@ -229,7 +241,8 @@ impl Restconf {
             let is_theirs = current.as_ref().is_some_and(|current| !is_ours(current));
             let wanted = coe.wanted(&target).map(|wanted| with_mac_of(wanted, current.as_ref()));
             match (wanted, current) {
-                (Some(_), _) if is_theirs && matches!(kind, Kind::Router | Kind::Node) => {}
+                (Some(_), _)
+                    if is_theirs && matches!(kind, Kind::Router | Kind::Node | Kind::Workload) => {}
                 (Some(_), _) if is_theirs => {
                     let said = format!("{kind} {name} is there already, and was not made here");
                     return Err(Problem::new(ErrorTag::InUse, "", said).into());

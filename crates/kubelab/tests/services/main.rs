@@ -1,5 +1,5 @@
 //! A real cluster without kube-proxy: Osier makes Services and policies real, and the suite's smoke set of
-//! them passes.
+//! them passes. So it does with kube-proxy, in both of its modes.
 
 #![allow(clippy::unwrap_used, reason = "a panic is the report")]
 
@@ -18,11 +18,28 @@ const JUDGING: &str = r"\[sig-network\] Netpol (API should|NetworkPolicy between
 
 #[test]
 fn services_and_policies_are_real_without_kube_proxy() {
-    let programs = world::programs();
-    let settings = Settings { dual: true, proxy: Proxy::None, ..Settings::default() };
-    let cluster = Cluster::up(settings).unwrap();
     let values = [&["datapath=netdev"][..], &SERVICES].concat();
-    let osier = Osier::of_programs(cluster.lab(), &programs, "test", &values).unwrap();
+    passes(Proxy::None, &values);
+}
+
+/// Services by kube-proxy, through every node's service gateway: policies hold there, too.
+#[test]
+#[ignore = "minutes: run by `make soak`"]
+fn soak_of_kube_proxy_with_iptables() {
+    passes(Proxy::Iptables, &["datapath=netdev"]);
+}
+
+#[test]
+#[ignore = "minutes: run by `make soak`"]
+fn soak_of_kube_proxy_with_nftables() {
+    passes(Proxy::Nftables, &["datapath=netdev"]);
+}
+
+fn passes(proxy: Proxy, values: &[&str]) {
+    let programs = world::programs();
+    let settings = Settings { dual: true, proxy, ..Settings::default() };
+    let cluster = Cluster::up(settings).unwrap();
+    let osier = Osier::of_programs(cluster.lab(), &programs, "test", values).unwrap();
     let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         cluster.install_osier(&osier).unwrap();
         // It asks the API server by the address of a Service.

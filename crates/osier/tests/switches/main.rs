@@ -9,6 +9,7 @@ mod leases;
 mod life;
 mod mixed;
 mod papers;
+mod policies;
 mod reach;
 #[allow(dead_code, reason = "clusters of controllers use all of it")]
 mod rig;

@@ -10,6 +10,7 @@
 
 mod node;
 mod pod;
+mod policy;
 mod pool;
 mod service;
 
@@ -19,6 +20,8 @@ use node::HostNode;
 use osier_model::{NodeName, Reach, RouterName, VrfId};
 use osier_resource::{Document, Kind, Metadata, NetworkSpec, Resource, RouterSpec};
 use pod::Pod;
+use policy::CoePolicy;
+pub use policy::{NAMESPACE_NAME, POD_NAME};
 use pool::PoolNetwork;
 use serde_json::Value;
 use service::{CoeEndpoints, CoeService};
@@ -65,6 +68,7 @@ enum Unit {
     Endpoints(CoeEndpoints),
     Node(HostNode),
     Pool(PoolNetwork),
+    Policy(CoePolicy),
 }
 
 /// By what units are found.
@@ -98,6 +102,10 @@ enum Fact {
     PoolsOf(String),
     /// The pools with a name.
     Pool(String),
+    /// All policies.
+    Policies,
+    /// Policies with a name, whatever their namespace.
+    Policy(String),
 }
 
 /// What units were before.
@@ -118,6 +126,9 @@ impl Unit {
             "dhcp_allocation_pool:dhcp_allocation_pool/network" => {
                 Self::Pool(PoolNetwork::read(path, value)?)
             }
+            "k8s:k8s/network-policies/network-policy" => {
+                Self::Policy(CoePolicy::read(path, value)?)
+            }
             _ => return Ok(None),
         }))
     }
@@ -129,6 +140,7 @@ impl Unit {
             Self::Endpoints(endpoints) => endpoints.facts(),
             Self::Node(node) => node.facts(),
             Self::Pool(pool) => pool.facts(),
+            Self::Policy(policy) => policy.facts(),
         }
     }
 }
@@ -226,7 +238,9 @@ impl Coe {
             Kind::Endpoints => self.endpoints(name),
             Kind::Node => self.host_node(name),
             Kind::Pool => self.pool(name),
-            Kind::Fabric | Kind::Namespace | Kind::NetworkPolicy | Kind::Workload => None,
+            Kind::NetworkPolicy => self.policy(name),
+            Kind::Workload => self.workload(name),
+            Kind::Fabric | Kind::Namespace => None,
         }
     }
 
@@ -281,6 +295,7 @@ impl Coe {
         match self.units.get(path) {
             Some(Unit::Pod(pod)) => self.check_pod(path, pod),
             Some(Unit::Pool(pool)) => self.check_pool(path, pool),
+            Some(Unit::Policy(policy)) => self.check_policy(path, policy),
             _ => Ok(()),
         }
     }
@@ -304,6 +319,7 @@ impl Coe {
                 }
             }
             Some(Unit::Pool(pool)) => self.pool_targets(pool, targets),
+            Some(Unit::Policy(policy)) => self.policy_targets(policy, targets),
             None => {}
         }
     }

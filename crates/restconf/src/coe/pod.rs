@@ -147,9 +147,12 @@ impl Coe {
         targets.insert((Kind::Router, namespace.to_owned()));
         targets.insert((Kind::Network, network_name(host, namespace)));
         targets.extend(pod.port_name().map(|name| (Kind::Port, name)));
+        self.judged_targets(namespace, pod.port_name(), targets);
         for address in &pod.addresses {
-            let others = self.pods(&Fact::Address(*address));
-            targets.extend(others.filter_map(|o| Some((Kind::Port, o.port_name()?))));
+            for name in self.pods(&Fact::Address(*address)).filter_map(Pod::port_name) {
+                self.judged_targets(namespace, Some(name.clone()), targets);
+                targets.insert((Kind::Port, name));
+            }
         }
         match self.isolation {
             Isolation::None => {
@@ -174,6 +177,9 @@ impl Coe {
         }
         for pod in self.pods(&Fact::Host(host)) {
             targets.extend(pod.port_name().map(|name| (Kind::Port, name)));
+            if let Some((namespace, _)) = pod.place() {
+                self.judged_targets(namespace, pod.port_name(), targets);
+            }
             self.attached_targets(&pod.uid, targets);
         }
     }
