@@ -41,6 +41,7 @@ static COMPILER: LazyLock<Compiler> = LazyLock::new(|| {
          "mac":"0a:00:00:00:00:02","addresses":["10.2.0.5","fd02::5"]}]"#;
     let local = LocalPorts {
         gateway: PortNo(2),
+        service_gateway: None,
         tunnel: PortNo(1),
         tunnel_mtu: Some(1442),
         connection_rate: None,

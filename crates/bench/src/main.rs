@@ -72,6 +72,7 @@ const SUITES: &[Suite] = &[
     services::IPTABLES,
     services::GROWTH,
     services::TRAFFIC,
+    services::GATEWAY,
     policies::SCALE,
     policies::TRAFFIC,
     rest::REST_PODS,

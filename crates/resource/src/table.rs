@@ -17,7 +17,7 @@ impl Kind {
     /// The headings of a table of this kind. The first is always the name.
     pub fn columns(self, wide: bool) -> Vec<&'static str> {
         let (narrow, more): (&[&str], &[&str]) = match self {
-            Self::Fabric => (&["NAME", "TUNNEL", "CLUSTER"], &["SERVICES"]),
+            Self::Fabric => (&["NAME", "TUNNEL", "CLUSTER"], &["SERVICES", "BY"]),
             Self::Node => {
                 (&["NAME", "READY", "TUNNEL", "PORTS"], &["BLOCKS", "ZONE", "AGENT", "SEEN"])
             }
@@ -63,7 +63,8 @@ impl Resource {
         match self {
             Self::Fabric(Document { spec, .. }) => {
                 let tunnel = format!("{:?}", spec.tunnel).to_lowercase();
-                vec![tunnel, list(&spec.cluster), list(&spec.services)]
+                let by = if spec.service_gateway { "gateway" } else { "switch" };
+                vec![tunnel, list(&spec.cluster), list(&spec.services), by.to_owned()]
             }
             Self::Node(Document { spec, status, .. }) => vec![
                 truth(&status.conditions),

@@ -329,11 +329,11 @@ fn what_is_made_is_marked_and_valid() {
 
 const POLICIES: &str = "k8s:k8s/network-policies/network-policy";
 
-fn policy(n: u32, name: &str, spec: Value) -> Value {
+fn policy(n: u32, name: &str, spec: &Value) -> Value {
     json!({"uuid": uid(n), "name": name, "network-policy-spec": spec})
 }
 
-fn from(peer: Value) -> Value {
+fn from(peer: &Value) -> Value {
     json!({"ingress": [{"position": 0, "network-policy-ingress-rule": {
         "from": [{"position": 0, "network-policy-peer": peer}]}}]})
 }
@@ -361,7 +361,7 @@ fn a_policy_is_one_of_its_namespace_and_makes_workloads_of_pods() {
             ],
         }}],
     });
-    world.put(POLICIES, 1, policy(1, "shop/web", spec));
+    world.put(POLICIES, 1, policy(1, "shop/web", &spec));
     assert_eq!(
         world.spec(Kind::NetworkPolicy, "shop:web"),
         &json!({
@@ -381,7 +381,7 @@ fn a_policy_is_one_of_its_namespace_and_makes_workloads_of_pods() {
     world.put(PODS, 12, pod(12, "db", HOST, "10.11.1.5"));
     assert_eq!(world.names(Kind::Workload), ["shop:db", "shop:web"]);
     // Another, of all namespaces: it is there wherever pods are.
-    world.put(POLICIES, 2, policy(2, "quiet", json!({"policy-types": ["egress"]})));
+    world.put(POLICIES, 2, policy(2, "quiet", &json!({"policy-types": ["egress"]})));
     let mut elsewhere = pod(13, "api", "192.0.2.12", "10.11.2.4");
     elsewhere["network-NS"] = "ops".into();
     world.put(PODS, 13, elsewhere);
@@ -399,13 +399,13 @@ fn a_policy_is_one_of_its_namespace_and_makes_workloads_of_pods() {
 fn what_of_a_policy_cannot_be_enforced_is_refused_where_it_stands() {
     let mut world = World::new(Isolation::None);
     world.put(PODS, 11, pod(11, "web", HOST, "10.11.1.4"));
-    world.put(POLICIES, 1, policy(1, "taken", json!({})));
+    world.put(POLICIES, 1, policy(1, "taken", &json!({})));
     let port = |port: &str| {
         json!({"egress": [{"position": 0, "network-policy-egress-rule": {
             "egress-ports": [{"position": 0, "network-policy-port": {"port": port}}]}}]})
     };
     let block =
-        |cidr: &str, except: &str| from(json!({"ip-block": {"cidr": cidr, "except": [except]}}));
+        |cidr: &str, except: &str| from(&json!({"ip-block": {"cidr": cidr, "except": [except]}}));
     for (name, spec, at, said) in [
         (
             "a",
@@ -415,18 +415,18 @@ fn what_of_a_policy_cannot_be_enforced_is_refused_where_it_stands() {
         ),
         (
             "a",
-            from(json!({"peer-namespace-selector": labels("team", "x")})),
+            from(&json!({"peer-namespace-selector": labels("team", "x")})),
             "ingress=0/from=0/network-policy-peer/peer-namespace-selector/match-labels=team",
             "kubernetes.io/metadata.name",
         ),
-        ("a", from(json!({})), "from=0/network-policy-peer", "names nobody"),
+        ("a", from(&json!({})), "from=0/network-policy-peer", "names nobody"),
         (
             "a",
-            from(json!({"peer-pod-selector": {}, "ip-block": {"cidr": "10.0.0.0/8"}})),
+            from(&json!({"peer-pod-selector": {}, "ip-block": {"cidr": "10.0.0.0/8"}})),
             "ip-block",
             "the one or the other",
         ),
-        ("a", from(json!({"ip-block": {}})), "ip-block/cidr", "has to be there"),
+        ("a", from(&json!({"ip-block": {}})), "ip-block/cidr", "has to be there"),
         ("a", block("10.0.0.1/8", "10.1.0.0/16"), "ip-block/cidr", "no prefix"),
         ("a", block("10.0.0.0/8", "192.0.2.0/24"), "ip-block/except", "no part of"),
         ("a", port("http"), "egress=0/egress-ports=0/network-policy-port/port", "name none"),
@@ -437,7 +437,7 @@ fn what_of_a_policy_cannot_be_enforced_is_refused_where_it_stands() {
     ] {
         let before = world.there.clone();
         let path = format!("{POLICIES}={}", uid(2));
-        let problem = world.learn(&path, Some(policy(2, name, spec))).unwrap_err();
+        let problem = world.learn(&path, Some(policy(2, name, &spec))).unwrap_err();
         let text = problem.to_string();
         assert!(text.contains(said) && text.contains(at), "{at}: {text}");
         assert_eq!(world.there, before);

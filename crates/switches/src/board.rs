@@ -119,7 +119,7 @@ impl Board {
             outcome.add(self.compiler.apply(self.as_it_is(change)));
             match &key {
                 Key::Workload(device) => {
-                    self.decide_again(|port| port.device == *device, &mut outcome)
+                    self.decide_again(|port| port.device == *device, &mut outcome);
                 }
                 Key::Guard(namespace) => {
                     self.decide_again(|port| is_of(port, namespace), &mut outcome);

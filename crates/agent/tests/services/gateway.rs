@@ -136,7 +136,7 @@ fn who_leads_changes_under_connections() {
     let reached = |led: &str| {
         wait_until(led, PATIENCE, || {
             let connect = |web: &&str| stage.client.netns.tcp_connect(at(web, 80)).map(drop);
-            WEB.iter().try_for_each(|web| connect(&web))
+            WEB.iter().try_for_each(connect)
         })
         .unwrap();
     };

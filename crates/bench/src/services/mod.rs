@@ -8,7 +8,7 @@ mod probe;
 mod traffic;
 
 pub(crate) use full::{GROWTH, IPTABLES, NFTABLES};
-pub(crate) use traffic::TRAFFIC;
+pub(crate) use traffic::{GATEWAY, TRAFFIC};
 
 /// Endpoints of each Service.
 const ENDPOINTS: usize = 10;

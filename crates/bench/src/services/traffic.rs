@@ -8,7 +8,7 @@ use crate::figure::{Amount, Figure, Goal, Wanted};
 use crate::measure::{Number, Side, in_turns, middle_number};
 use crate::node::{Cluster, PATIENCE};
 use crate::runtime::{Plugin, Pod};
-use anyhow::Result;
+use anyhow::{Context, Result};
 use osier_testbed::{Netns, traffic, wait_until};
 use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr};
@@ -47,18 +47,44 @@ const GOALS: [Goal; 3] = [
     },
 ];
 
+const BY_GATEWAY: Goal = Goal {
+    name: "gateway-path",
+    about: "TCP through a Service that the machine leads to, by its service gateway, against the switch; throughput by iperf3",
+    wanted: Wanted::Nothing,
+};
+
+/// Who leads to a Service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Leads {
+    Switch,
+    /// By a rule such as kube-proxy's.
+    Machine,
+}
+
+/// The one against the other, each on a node of its own.
+pub(crate) const GATEWAY: Suite = Suite { goals: &[BY_GATEWAY], run: run_gateway };
+
+fn run_gateway(rounds: usize) -> Result<Vec<Figure>> {
+    eprintln!("gateway-path: one TCP stream, {SECONDS} s at a time");
+    let (ours, rival) = (Stage::new(Leads::Machine)?, Stage::new(Leads::Switch)?);
+    let path = in_turns(rounds, |side| {
+        let stage = if side == Side::Ours { &ours } else { &rival };
+        stage.throughput(address(1)?)
+    })?;
+    let rate = |numbers| Amount::Rate(middle_number(numbers));
+    Ok(vec![Figure { goal: &BY_GATEWAY, ours: rate(path.ours), rival: rate(path.rival) }])
+}
+
 /// All three, of one node.
 pub(crate) const TRAFFIC: Suite = Suite { goals: &GOALS, run };
 
 fn run(rounds: usize) -> Result<Vec<Figure>> {
     eprintln!("svc-connect: {CLIENTS} clients, {SECONDS} s at a time");
-    let stage = Stage::new()?;
+    let stage = Stage::new(Leads::Switch)?;
     let connect = in_turns(rounds, |side| stage.connections(side))?;
     stage.tell_costs()?;
     let path = in_turns(rounds, |side| {
-        let to = if side == Side::Ours { address(1)? } else { stage.servers[0].1 };
-        let (from, to_pod) = (&stage.clients[0], &stage.servers[0].0);
-        Ok(Number(traffic::iperf_tcp(from, to_pod, to, SECONDS)?.mbit_per_second))
+        stage.throughput(if side == Side::Ours { address(1)? } else { stage.servers[0].1 })
     })?;
     let flows = stage.flows_of_many()?;
     let count = |numbers| Amount::Count(middle_number(numbers));
@@ -81,7 +107,7 @@ struct Stage {
 }
 
 impl Stage {
-    fn new() -> Result<Self> {
+    fn new(leads: Leads) -> Result<Self> {
         let cluster = Cluster::start(1)?;
         let pods = Pod::make(cluster.lab(), "s", SERVERS + TURNS * CLIENTS)?;
         let plugin = Plugin::ours(&cluster, 0);
@@ -95,13 +121,19 @@ impl Stage {
             connect::serve(netns, SocketAddr::new(*address, DIRECT))?;
         }
         let path = cluster.node(0).ovs().dir().join("view.yaml");
-        let view = std::fs::read_to_string(path)?
-            .replace("cluster: [10.1.0.0/16]", "cluster: [10.1.0.0/16], services: [10.96.0.0/16]");
+        let mut fabric = "cluster: [10.1.0.0/16], services: [10.96.0.0/16]".to_owned();
+        if leads == Leads::Machine {
+            fabric += ", service_gateway: true";
+        }
+        let view = std::fs::read_to_string(path)?.replace("cluster: [10.1.0.0/16]", &fabric);
         let turn = AtomicUsize::new(0);
         let stage = Self { clients, turn, servers: all, view, _pods: pods, cluster };
         let addresses: Vec<IpAddr> = stage.servers.iter().map(|(_, address)| *address).collect();
         let mut services = service(0, PORT, TARGET, &addresses)?;
         services += &service(1, IPERF, IPERF, &addresses[..1])?;
+        if leads == Leads::Machine {
+            stage.lead_by_machine(&addresses)?;
+        }
         stage.tell(&services)?;
         let to = SocketAddr::new(address(0)?, PORT);
         wait_until("the Service", PATIENCE, || stage.clients[0].tcp_connect(to))?;
@@ -113,6 +145,28 @@ impl Stage {
         let beside = path.with_extension("new");
         std::fs::write(&beside, format!("{}{services}", self.view))?;
         Ok(std::fs::rename(beside, path)?)
+    }
+
+    /// Rules that lead to the two Services, as kube-proxy has them.
+    fn lead_by_machine(&self, servers: &[IpAddr]) -> Result<()> {
+        let first = servers.first().context("there is a server")?;
+        let rule = |number, port, target| {
+            let address = address(number)?;
+            Ok::<_, anyhow::Error>(format!(
+                "ip daddr {address} tcp dport {port} dnat to {first}:{target};"
+            ))
+        };
+        let rules = rule(0, PORT, TARGET)? + &rule(1, IPERF, IPERF)?;
+        let chain = "type nat hook prerouting priority dstnat;";
+        let table = format!("table ip proxy {{ chain services {{ {chain} {rules} }} }}");
+        self.cluster.node(0).netns().run(&["nft", &table])?;
+        Ok(())
+    }
+
+    /// Of one stream to the first server, by an address.
+    fn throughput(&self, to: IpAddr) -> Result<Number> {
+        let (server, _) = self.servers.first().context("there is a server")?;
+        Ok(Number(traffic::iperf_tcp(&self.clients[0], server, to, SECONDS)?.mbit_per_second))
     }
 
     /// Connections a second.
