@@ -20,8 +20,12 @@ const PAUSE: Duration = Duration::from_millis(250);
 /// A connection whose first packet met an endpoint that went begins again within this.
 const TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Which endpoint had a connection from which port last.
-type Seen = Arc<Mutex<HashMap<u16, u16>>>;
+/// Clients of one pod: it is not to come to use a port again while the tracker remembers the connection
+/// before, which the datapath in `ovs-vswitchd` would give another then.
+const TOGETHER: usize = 25;
+
+/// Which endpoint had a connection from where last.
+type Seen = Arc<Mutex<HashMap<SocketAddr, u16>>>;
 
 #[test]
 fn who_is_led_to_an_endpoint_that_stays_notices_no_change() {
@@ -57,13 +61,13 @@ fn churn(changes: usize, clients: usize) {
             thread::sleep(PAUSE);
         }
     };
+    let pods: Vec<_> = (0..clients.div_ceil(TOGETHER))
+        .map(|n| stage.cluster.pod(0, &format!("client-{n}")).netns)
+        .collect();
     thread::scope(|scope| {
-        let netns = &stage.client.netns;
-        scope.spawn(|| {
-            let all =
-                || thread::scope(|inner| (0..clients).for_each(|_| drop(inner.spawn(asking))));
-            netns.within(all).unwrap();
-        });
+        for netns in (0..clients).map(|n| &pods[n / TOGETHER]) {
+            scope.spawn(|| netns.within(asking).unwrap());
+        }
         let changed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             change(&stage, addresses, changes);
         }));
@@ -125,7 +129,7 @@ fn serve(netns: &Netns, at: SocketAddr, seen: &Seen) {
     thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             if let Ok(peer) = stream.peer_addr() {
-                seen.lock().unwrap().insert(peer.port(), at.port());
+                seen.lock().unwrap().insert(peer, at.port());
             }
             thread::spawn(move || answer(stream));
         }
@@ -136,7 +140,7 @@ fn serve(netns: &Netns, at: SocketAddr, seen: &Seen) {
 /// comes and goes.
 fn request(seen: &Seen) -> io::Result<()> {
     let mut stream = TcpStream::connect_timeout(&at(WEB, 80), TIMEOUT)?;
-    let port = stream.local_addr()?.port();
+    let from = stream.local_addr()?;
     stream.set_read_timeout(Some(Duration::from_secs(3)))?;
     let mut exchange = || -> io::Result<()> {
         let mut word = [0; 5];
@@ -145,7 +149,7 @@ fn request(seen: &Seen) -> io::Result<()> {
         stream.read_exact(&mut word)
     };
     let said = exchange();
-    let by = |seen: &Seen| seen.lock().unwrap().remove(&port);
+    let by = |seen: &Seen| seen.lock().unwrap().remove(&from);
     if said.is_ok() {
         by(seen);
         return Ok(());
