@@ -177,7 +177,7 @@ fn soak_switches_reboot() {
     site.is_driven();
 }
 
-/// Everything: controllers, the store, the agent and all switches; twice.
+/// Controllers, the store and all switches at once; twice. The agent stays.
 #[test]
 #[ignore = "takes half a minute: make soak"]
 fn soak_the_whole_cluster_reboots() {
