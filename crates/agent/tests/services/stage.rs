@@ -30,7 +30,7 @@ pub(crate) struct Guest {
 // === impl Guest ===
 
 impl Guest {
-    fn pod(pod: Pod) -> Self {
+    pub(crate) fn pod(pod: Pod) -> Self {
         let addresses = pod.addresses();
         Self { name: pod.name, netns: pod.netns, addresses }
     }
