@@ -10,6 +10,7 @@ use crate::controlled::{apply, await_ready, port, resource};
 use crate::figure::{Figure, Goal, Wanted};
 use crate::flows::FlowMonitor;
 use crate::node::{PATIENCE, osier};
+use crate::rest::make_bridge;
 use anyhow::{Context, Result};
 use osier_testbed::{Etcd, Fabric, Family, Lab, Netns, Node, Process, wait_until};
 use serde_json::{Value, json};
@@ -50,7 +51,7 @@ fn run(rounds: usize) -> Result<Vec<Figure>> {
     seats[0].lead()?;
     populate(&seats[0], &fabric)?;
     let _agent = start_agent(&seats[0], &fabric.nodes()[0], &osier)?;
-    make_bridge(&fabric.nodes()[1])?;
+    make_bridge(&fabric.nodes()[1], &["198.51.100.250", "198.51.100.251"])?;
     let nodes = fabric.nodes().iter();
     let flows =
         nodes.map(|node| await_bridge(node).and_then(|()| FlowMonitor::start(node.ovs().dir())));
@@ -178,24 +179,6 @@ fn start_agent(seat: &Seat, node: &Node, osier: &str) -> Result<Process> {
     let command =
         node.netns().command(osier).args(["agent", "--config"]).arg(dir.join("agent.toml"));
     Ok(command.spawn()?)
-}
-
-/// What COE's plugin leaves: a bridge with managers and controllers.
-fn make_bridge(node: &Node) -> Result<()> {
-    let ovs = node.ovs();
-    ovs.vsctl(&[
-        "--may-exist",
-        "add-br",
-        BRIDGE,
-        "--",
-        "set",
-        "bridge",
-        BRIDGE,
-        "datapath_type=netdev",
-    ])?;
-    ovs.vsctl(&["set-manager", "tcp:198.51.100.250:6640", "tcp:198.51.100.251:6640"])?;
-    ovs.vsctl(&["set-controller", BRIDGE, "tcp:198.51.100.250:6653", "tcp:198.51.100.251:6653"])?;
-    Ok(())
 }
 
 fn await_bridge(node: &Node) -> Result<()> {

@@ -104,7 +104,7 @@ impl<'a> Driven<'a> {
             node.netns().command(osier).args(["controller", "--config"]).arg(config).spawn()?;
         await_ready(&controller)?;
         let access = Access::of(&state)?.at_port(8443);
-        make_bridge(node)?;
+        make_bridge(node, &[&node.underlay().to_string()])?;
         let flows = FlowMonitor::start(dir)?;
         let driven = Self { flows, _controller: controller, access, node };
         let mut client = driven.client()?;
@@ -147,21 +147,17 @@ impl<'a> Driven<'a> {
     }
 }
 
-/// What COE's plugin leaves: a bridge with a manager and a controller.
-fn make_bridge(node: &Node) -> Result<()> {
-    let (ovs, own) = (node.ovs(), node.underlay());
-    ovs.vsctl(&[
-        "--may-exist",
-        "add-br",
-        BRIDGE,
-        "--",
-        "set",
-        "bridge",
-        BRIDGE,
-        "datapath_type=netdev",
-    ])?;
-    ovs.vsctl(&["set-manager", &format!("tcp:{own}:6640")])?;
-    ovs.vsctl(&["set-controller", BRIDGE, &format!("tcp:{own}:6653")])?;
+/// What COE's plugin leaves: a bridge, and managers and controllers at these addresses.
+pub(crate) fn make_bridge(node: &Node, controllers: &[&str]) -> Result<()> {
+    let ovs = node.ovs();
+    let add = ["--may-exist", "add-br", BRIDGE, "--", "set", "bridge", BRIDGE];
+    ovs.vsctl(&[&add[..], &["datapath_type=netdev"]].concat())?;
+    for (command, port) in [(&["set-manager"][..], 6640), (&["set-controller", BRIDGE], 6653)] {
+        let at = |address| format!("tcp:{address}:{port}");
+        let targets: Vec<String> = controllers.iter().map(at).collect();
+        let targets = targets.iter().map(String::as_str);
+        ovs.vsctl(&command.iter().copied().chain(targets).collect::<Vec<_>>())?;
+    }
     Ok(())
 }
 
