@@ -158,7 +158,7 @@ impl Stage {
         };
         let rules = rule(0, PORT, TARGET)? + &rule(1, IPERF, IPERF)?;
         let chain = "type nat hook prerouting priority dstnat;";
-        let table = format!("table ip proxy {{ chain services {{ {chain} {rules} }} }}");
+        let table = format!("table ip proxy {{ chain services {{ {chain} {rules} }}; }}");
         self.cluster.node(0).netns().run(&["nft", &table])?;
         Ok(())
     }
