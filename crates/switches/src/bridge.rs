@@ -7,7 +7,8 @@ use futures_util::stream::{FuturesOrdered, StreamExt};
 use osier_compiler::{
     CLASS, CLASS_MASK, CONTROLLER_ID, Compiled, GROUPS, LEARNED, METERS, TUN_METADATA,
 };
-use osier_openflow::message::{Message, PacketIn2, PacketOut};
+use osier_openflow::flow::{Flow, FlowMod};
+use osier_openflow::message::{FlowRemoved, Message, PacketIn2, PacketOut};
 use osier_openflow::session::{Events, Session};
 use osier_southbound::flows::{self, CookieClass, FlowReconciler, Plan, Transaction};
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,6 +21,8 @@ use tracing::debug;
 const WAITING: usize = 4;
 /// Packets that wait to be answered.
 const QUESTIONS: usize = 256;
+/// Flows that ended and wait to be looked at: many clients may have come at the same time.
+const ENDED: usize = 4096;
 /// When connections to former endpoints are forgotten, each after the time before.
 const AGAIN: [Duration; 3] = [Duration::ZERO, Duration::from_secs(1), Duration::from_secs(4)];
 
@@ -31,6 +34,8 @@ pub(crate) enum News {
     Settled(u64, Option<String>),
     /// It asks about a packet.
     Asked(Box<PacketIn2>),
+    /// A flow has ended by itself.
+    Ended(Box<FlowRemoved>),
 }
 
 /// See the module.
@@ -41,6 +46,7 @@ pub(crate) struct Bridge {
     sessions: mpsc::Sender<(Session, Events)>,
     flows: FlowReconciler,
     questions: mpsc::Receiver<PacketIn2>,
+    ended: mpsc::Receiver<FlowRemoved>,
     /// Who has something on the switch.
     owners: BTreeSet<String>,
     unsettled: FuturesOrdered<BoxFuture<'static, (u64, Option<String>)>>,
@@ -62,7 +68,8 @@ impl Bridge {
     pub(crate) fn new() -> Self {
         let (sessions, received) = mpsc::channel(1);
         let (to, questions) = mpsc::channel(QUESTIONS);
-        let asked = flows::Questions { controller: CONTROLLER_ID, to };
+        let (told, ended) = mpsc::channel(ENDED);
+        let asked = flows::Questions { controller: CONTROLLER_ID, to, ended: told };
         let options = flows::Options { questions: Some(asked), ..flows::Options::default() };
         let flows = FlowReconciler::start(received, ownership(), options);
         Self {
@@ -71,6 +78,7 @@ impl Bridge {
             sessions,
             flows,
             questions,
+            ended,
             owners: BTreeSet::new(),
             unsettled: FuturesOrdered::new(),
         }
@@ -161,7 +169,7 @@ impl Bridge {
 
     /// What happens next.
     pub(crate) async fn next(&mut self) -> News {
-        let Self { session, unsettled, questions, .. } = self;
+        let Self { session, unsettled, questions, ended, .. } = self;
         let closed = async {
             match session {
                 Some(session) => drop(session.closed().await),
@@ -171,6 +179,7 @@ impl Bridge {
         tokio::select! {
             () = closed => News::Closed,
             Some(packet) = questions.recv() => News::Asked(Box::new(packet)),
+            Some(removed) = ended.recv() => News::Ended(Box::new(removed)),
             Some((revision, fault)) = unsettled.next(), if !unsettled.is_empty() => {
                 News::Settled(revision, fault)
             }
@@ -179,9 +188,18 @@ impl Bridge {
 
     /// Sends packets through the switch.
     pub(crate) async fn send(&mut self, packets: Vec<PacketOut>) {
+        self.say(packets.into_iter().map(Message::PacketOut)).await;
+    }
+
+    /// Has the switch keep a flow that nobody wants of it for ever.
+    pub(crate) async fn add(&mut self, flow: Flow) {
+        self.say([Message::FlowMod(FlowMod::add(flow))]).await;
+    }
+
+    async fn say(&mut self, messages: impl IntoIterator<Item = Message>) {
         let Some(session) = &self.session else { return };
-        for packet in packets {
-            if session.send(&Message::PacketOut(packet)).await.is_err() {
+        for message in messages {
+            if session.send(&message).await.is_err() {
                 // It has ended, and that is heard elsewhere.
                 return;
             }

@@ -17,7 +17,7 @@ use osier_answers::{Reply, advertisements, reply};
 use osier_compiler::LocalPorts;
 use osier_fleet::{AgentVersion, Applied, Event, Fault, Report, Reports, VERSION, Views};
 use osier_model::{Change, Key, Node, NodeName, Object, Tunnel};
-use osier_openflow::message::PacketIn2;
+use osier_openflow::message::{FlowRemoved, PacketIn2};
 use osier_openflow::port_no::PortNo;
 use osier_openflow::session::{Events, Session};
 use osier_ovsdb::session::{Event as RowEvent, Session as Manager};
@@ -114,6 +114,7 @@ impl Driver {
                 news = self.bridge.next() => match news {
                     BridgeNews::Settled(revision, fault) => self.settled(revision, fault),
                     BridgeNews::Asked(packet) => self.answer(&packet).await,
+                    BridgeNews::Ended(removed) => self.prolong(&removed).await,
                     BridgeNews::Closed => {
                         self.bridge.leave().await;
                         self.adopt().await;
@@ -334,6 +335,14 @@ impl Driver {
             self.context.cluster.leased(family, event);
         }
         self.bridge.send(packet.into_iter().collect()).await;
+    }
+
+    /// Gives a client of a Service the rest of its time, as an agent would.
+    async fn prolong(&mut self, removed: &FlowRemoved) {
+        let Some(board) = &self.board else { return };
+        if let Some(flow) = board.compiler().prolonged(removed) {
+            self.bridge.add(flow).await;
+        }
     }
 
     /// Routers tell of themselves.

@@ -26,6 +26,7 @@
 
 mod command;
 mod daemon;
+mod dhclient;
 mod endpoint;
 mod etcd;
 mod fabric;
@@ -42,6 +43,7 @@ mod wait;
 
 pub use command::{Command, CommandError, Output};
 pub use daemon::DaemonError;
+pub use dhclient::Dhclient;
 pub use endpoint::{AttachError, Endpoint, EndpointConfig, MacAddr};
 pub use etcd::Etcd;
 pub use fabric::{Fabric, FabricError, Family};

@@ -3,9 +3,8 @@
 
 use crate::dhcp::daemon;
 use crate::lab::{Agent, PATIENCE, Pod, addresses, metrics, one_node, port, succeeds, view};
-use osier_testbed::{Lab, Node, Process, Signal, traffic, wait_until};
+use osier_testbed::{Dhclient, Lab, Node, Signal, traffic, wait_until};
 use serde_json::json;
-use std::path::PathBuf;
 
 /// The shortest lease: clients renew after ten seconds.
 const NETWORKS: &str = "\
@@ -66,47 +65,6 @@ fn shows(pod: &Pod, command: &str, all: &[&str]) {
     .unwrap();
 }
 
-/// `dhclient` with all that Debian does around it, and its own `/etc`.
-struct Dhclient<'a> {
-    pod: &'a Pod,
-    family: &'static str,
-    etc: PathBuf,
-}
-
-impl<'a> Dhclient<'a> {
-    fn new(lab: &Lab, pod: &'a Pod, family: &'static str) -> Self {
-        let etc = lab.dir().join(format!("etc-{}{family}", pod.name));
-        pod.netns.run(&["cp", "-a", "/etc", &etc.display().to_string()]).unwrap();
-        Self { pod, family, etc }
-    }
-
-    fn command(&self, more: &[&str]) -> osier_testbed::Command {
-        let (etc, at) = (self.etc.display(), self.etc.join("dhclient"));
-        let (leases, pid) = (at.with_extension("leases"), at.with_extension("pid"));
-        let script = format!(
-            "mount --bind {etc} /etc && exec dhclient {} -v -lf {} -pf {} {} eth0",
-            self.family,
-            leases.display(),
-            pid.display(),
-            more.join(" "),
-        );
-        self.pod.netns.command("unshare").args(["-m", "sh", "-c", &script])
-    }
-
-    fn start(&self) -> Process {
-        self.command(&["-d"]).spawn().unwrap()
-    }
-
-    /// Gives the lease back, as at the end of a machine.
-    fn release(&self) {
-        self.command(&["-r"]).output().unwrap();
-    }
-
-    fn resolv_conf(&self) -> String {
-        std::fs::read_to_string(self.etc.join("resolv.conf")).unwrap_or_default()
-    }
-}
-
 #[test]
 fn clients_of_both_families_get_renew_and_release_leases() {
     let (lab, fabric) = one_node();
@@ -120,8 +78,9 @@ fn clients_of_both_families_get_renew_and_release_leases() {
 
     // The kernel looks for routers by itself.
     shows(&a, "-6 route", &[&format!("default via {ROUTER} dev eth0 proto ra"), "fd07::/64"]);
-    let (four, six) = (Dhclient::new(&lab, &a, "-4"), Dhclient::new(&lab, &a, "-6"));
-    let mut clients = [four.start(), six.start()];
+    let client = |is_ipv6| Dhclient::new(&lab, &a.netns, is_ipv6, "eth0").unwrap();
+    let (four, six) = (client(false), client(true));
+    let mut clients = [four.start().unwrap(), six.start().unwrap()];
     shows(&a, "addr show dev eth0", &["inet 10.7.0.5/24", "inet6 fd07::5/", "mtu 1380"]);
     let routes = ["default via 10.7.0.1 dev eth0", "10.99.0.0/16 via 10.7.0.99 dev eth0"];
     shows(&a, "route", &routes);
@@ -149,14 +108,14 @@ fn clients_of_both_families_get_renew_and_release_leases() {
     for client in &mut clients {
         client.stop(Signal::SIGKILL, PATIENCE).unwrap();
     }
-    four.release();
-    six.release();
+    four.release().unwrap();
+    six.release().unwrap();
     for family in [4, 6] {
         counted(node, family, "released", 1);
     }
     let said = a.netns.ip("addr show dev eth0").unwrap();
     assert!(!said.contains("10.7.0.5") && !said.contains("fd07::5"), "{said}");
-    let _four = four.start();
+    let _four = four.start().unwrap();
     shows(&a, "addr show dev eth0", &["inet 10.7.0.5/24"]);
 }
 

@@ -1,13 +1,32 @@
 //! Pools over REST, and pods that ask for their addresses on switches without an agent.
 
 use crate::rig::{CLUSTER, Dial, PATIENCE, Pod, Rig, uid};
-use osier_testbed::{Process, Signal, wait_until};
+use osier_testbed::{Dhclient, Process, Signal, wait_until};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
 const POOLS: &str = "/restconf/config/dhcp_allocation_pool:dhcp_allocation_pool/network/";
 /// The router's address of the link.
 const ROUTER: &str = "fe80::c6f:73ff:fe69:6572";
+/// A network whose clients renew after ten seconds, the soonest that there is, and a port of it.
+const SHORT: &str = "\
+apiVersion: osier.dev/v1alpha1
+kind: Router
+metadata: { name: green }
+---
+apiVersion: osier.dev/v1alpha1
+kind: Network
+metadata: { name: link }
+spec:
+  router: green
+  subnets: [{ cidr: 10.7.0.0/24, gateway: 10.7.0.1 }, { cidr: 'fd07::/64', gateway: 'fd07::1' }]
+  dhcp: { lease: 20, dns: [10.7.0.53, 'fd07::53'], domain: green.example, mtu: 1380 }
+---
+apiVersion: osier.dev/v1alpha1
+kind: Port
+metadata: { name: 'red:asks' }
+spec: { network: link, node: n1, addresses: [10.7.0.5, 'fd07::5'] }
+";
 /// What `udhcpc` calls, instead of what would write the machine's own files.
 const SCRIPT: &str = "#!/bin/sh
 case $1 in
@@ -87,6 +106,15 @@ fn address(pod: &Pod, prefix: &str) -> std::net::IpAddr {
     found.unwrap().parse().unwrap()
 }
 
+/// Waits until the router has told of itself.
+fn hears_router(pod: &Pod) {
+    let routes = || match pod.netns.ip("-6 route").unwrap() {
+        said if said.contains(&format!("default via {ROUTER} dev eth0 proto ra")) => Ok(()),
+        said => Err(said),
+    };
+    wait_until("the router", PATIENCE, routes).unwrap();
+}
+
 #[test]
 fn pods_get_their_addresses_from_pools_and_ask_for_them() {
     let rig = Rig::new(2, Rig::allowed());
@@ -124,11 +152,7 @@ fn pods_get_their_addresses_from_pools_and_ask_for_them() {
     clients[0].signal(Signal::SIGUSR2).unwrap();
     rig.leased(4, "released", 1);
     // The other family: the router tells of itself, an address is asked for.
-    let routes = || match a.netns.ip("-6 route").unwrap() {
-        said if said.contains(&format!("default via {ROUTER} dev eth0 proto ra")) => Ok(()),
-        said => Err(said),
-    };
-    wait_until("the router", PATIENCE, routes).unwrap();
+    hears_router(&a);
     let leases = rig.lab.dir().join("dhclient");
     let mut client =
         a.netns.command("dhclient").args(["-6", "-d", "-v", "-sf", "/bin/true", "-lf"]);
@@ -170,4 +194,52 @@ fn pods_get_their_addresses_from_pools_and_ask_for_them() {
     let (status, said) = rig.put_pool("green", &other);
     assert_eq!(status, 409, "{said}");
     assert!(said.contains("overlap in what they give out"), "{said}");
+}
+
+/// `dhclient` of Debian, with its script: it renews by itself, and gives its lease back at the end.
+#[test]
+fn clients_renew_and_release_leases_of_both_families() {
+    let rig = Rig::new(1, Rig::allowed());
+    rig.put_node(0);
+    rig.make_bridge(0, Dial::Switch);
+    rig.apply(SHORT);
+    let pod = rig.add_pod("asks", 0, "10.99.0.5", "red:asks");
+    pod.netns.ip("addr flush dev eth0").unwrap();
+    pod.netns.sysctl("net/ipv6/conf/eth0/accept_ra", "2").unwrap();
+    for state in ["down", "up"] {
+        pod.netns.ip(&format!("link set eth0 {state}")).unwrap();
+    }
+    // From then on it has an address of the link, too, without which dhclient gives up.
+    hears_router(&pod);
+    let client = |is_ipv6| Dhclient::new(&rig.lab, &pod.netns, is_ipv6, "eth0").unwrap();
+    let clients = [client(false), client(true)];
+    let mut running = clients.each_ref().map(|client| client.start().unwrap());
+    assert_eq!(address(&pod, "10.7.0."), std::net::IpAddr::from([10, 7, 0, 5]));
+    assert_eq!(address(&pod, "fd07:").to_string(), "fd07::5");
+    for (client, server) in clients.iter().zip(["10.7.0.53", "fd07::53"]) {
+        wait_until("the name server", PATIENCE, || match client.resolv_conf() {
+            said if said.contains(server) && said.contains("green.example") => Ok(()),
+            said => Err(said),
+        })
+        .unwrap();
+    }
+    for family in [4, 6] {
+        rig.leased(family, "given", 1);
+        rig.leased(family, "renewed", 2);
+    }
+    for client in &mut running {
+        client.stop(Signal::SIGKILL, PATIENCE).unwrap();
+    }
+    for client in &clients {
+        client.release().unwrap();
+    }
+    for family in [4, 6] {
+        rig.leased(family, "released", 1);
+    }
+    let said = pod.netns.ip("addr show dev eth0").unwrap();
+    assert!(!said.contains("10.7.0.5") && !said.contains("fd07::5"), "{said}");
+    // Given back, it is the same one again.
+    let _running = clients.each_ref().map(|client| client.start().unwrap());
+    assert_eq!(address(&pod, "10.7.0."), std::net::IpAddr::from([10, 7, 0, 5]));
+    assert_eq!(address(&pod, "fd07:").to_string(), "fd07::5");
 }

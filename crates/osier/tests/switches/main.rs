@@ -2,6 +2,7 @@
 //! as COE's plugin leaves it, curl as the watcher. `ping` and plain sockets judge.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a panic is the report")]
 
+mod affinity;
 #[allow(dead_code, reason = "clusters of controllers use all of it")]
 mod client;
 mod deposed;

@@ -24,7 +24,7 @@ fn attach(rig: &Rig, pods: &[u32]) {
 }
 
 /// Says a pod's name to whoever connects.
-fn answer(pod: &Pod, name: &'static str) {
+pub(crate) fn answer(pod: &Pod, name: &'static str) {
     let listener = pod.netns.tcp_listen(SocketAddr::new(pod.address, 8080)).unwrap();
     std::thread::spawn(move || {
         for stream in listener.incoming() {
@@ -35,9 +35,14 @@ fn answer(pod: &Pod, name: &'static str) {
 
 /// Who answers at the floating address, of some connections.
 fn answers(from: &Pod) -> BTreeSet<String> {
+    answers_at(from, SocketAddr::new(FLOATING, 8080))
+}
+
+/// Who answers at an address.
+pub(crate) fn answers_at(from: &Pod, at: SocketAddr) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for _ in 0..24 {
-        if let Ok(mut stream) = from.netns.tcp_connect(SocketAddr::new(FLOATING, 8080)) {
+        if let Ok(mut stream) = from.netns.tcp_connect(at) {
             let mut name = String::new();
             let _ = stream.read_to_string(&mut name);
             names.insert(name);

@@ -64,6 +64,14 @@ impl Driver {
                 }
                 false
             }
+            Message::FlowRemoved(removed) => {
+                if let Some(questions) = &self.options.questions
+                    && questions.ended.try_send(removed).is_err()
+                {
+                    debug!("the end of a flow is not heard of");
+                }
+                false
+            }
             Message::Error(error) => {
                 debug!(%error, "an error about nothing that is waited for");
                 false

@@ -11,7 +11,7 @@ use super::owner::Transaction;
 use super::ownership::Ownership;
 use super::status::{Stats, Status};
 use super::tickets::{Reply, Tickets};
-use osier_openflow::message::PacketIn2;
+use osier_openflow::message::{FlowRemoved, PacketIn2};
 use osier_openflow::session::{Dialer, Events, Session};
 use std::future::Future;
 use std::pin::pin;
@@ -35,17 +35,20 @@ pub struct Options {
     pub audit: Option<Duration>,
     /// How long to gather news of one change of somebody else's before putting it right.
     pub gather: Duration,
-    /// Who answers packets that flows send to a controller, if they are to come over this session.
+    /// Who answers what the switch tells a controller, if that is to come over this session.
     pub questions: Option<Questions>,
 }
 
-/// Packets that flows send to a controller. Those that nobody takes in time are lost.
+/// What a switch tells a controller and nobody asked for. What nobody takes in time is lost.
 #[derive(Debug, Clone)]
 pub struct Questions {
-    /// The number of the controller that they are sent to.
+    /// The number of the controller that flows send packets to.
     pub controller: u16,
-    /// Where they go.
+    /// Where those packets go.
     pub to: mpsc::Sender<PacketIn2>,
+    /// Where it is told that a flow, which asked for that, has ended by itself. Apart from packets: a
+    /// flood of those takes nothing from here.
+    pub ended: mpsc::Sender<FlowRemoved>,
 }
 
 impl Default for Options {

@@ -5,8 +5,8 @@ use super::driver::{Doubt, Driver};
 use crate::SWITCH_CONFIG;
 use osier_openflow::action::PacketInReason;
 use osier_openflow::message::{
-    AsyncConfig, AsyncMasks, FlowMonitor, FlowMonitorFlags, Message, MultipartRequest,
-    PacketInFormat, ReplyBody,
+    AsyncConfig, AsyncMasks, FlowMonitor, FlowMonitorFlags, FlowRemovedReason, Message,
+    MultipartRequest, PacketInFormat, ReplyBody,
 };
 use osier_openflow::session::{BatchError, RequestError, Session};
 use tracing::{info, warn};
@@ -29,7 +29,7 @@ impl Driver {
         let masks = AsyncMasks {
             packet_in: Some(questions.map_or(0, |_| 1 << PacketInReason::Action.to_u8())),
             port_status: Some(0),
-            flow_removed: Some(0),
+            flow_removed: Some(questions.map_or(0, |_| 1 << FlowRemovedReason::HardTimeout as u8)),
             role_status: None,
             table_status: Some(0),
             request_forward: Some(FORWARD_ALL),
