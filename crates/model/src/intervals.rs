@@ -44,6 +44,11 @@ impl Intervals {
         self.free.range(..=number).next_back().is_some_and(|(_, last)| *last >= number)
     }
 
+    /// First and last of each run that is free, in order.
+    pub fn runs(&self) -> impl Iterator<Item = (u128, u128)> {
+        self.free.iter().map(|(first, last)| (*first, *last))
+    }
+
     /// Undoes a [`take`](Self::take): the next one takes the same.
     pub fn undo(&mut self, first: u128, last: u128) {
         self.join(first, last);

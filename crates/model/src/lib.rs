@@ -51,7 +51,7 @@ pub use policy::{
     Block, Direction, Guard, Peer, Policy, PolicyRule, PortRange, RulePort, RuleRef, Selection,
     SelectionId,
 };
-pub use pool::{AddressPool, AllocateError, Pool};
+pub use pool::{AddressPool, AllocateError, Pool, Stock};
 pub use port::{Limit, Limits, Port};
 pub use router::Router;
 pub use selector::{Labels, Selector};

@@ -27,6 +27,14 @@ pub struct Pool {
     pub exclude: Vec<IpNet>,
 }
 
+/// What a pool has to give, all in all.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stock {
+    prefix: IpNet,
+    /// First and last of each run, in order.
+    runs: Vec<(u128, u128)>,
+}
+
 /// The state of a pool. Time is the caller's: any clock that does not go back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AddressPool {
@@ -80,6 +88,47 @@ impl Pool {
             }
         }
         Ok(())
+    }
+
+    /// What it has to give.
+    pub fn stock(&self) -> Stock {
+        let whole = AddressPool::new(self.cidr, &self.exclude, Duration::ZERO);
+        Stock { prefix: self.cidr, runs: whole.free.runs().collect() }
+    }
+}
+
+// === impl Stock ===
+
+impl Stock {
+    /// All addresses of a prefix.
+    pub fn of(prefix: IpNet) -> Self {
+        Self { prefix, runs: vec![bounds(prefix)] }
+    }
+
+    /// Whether there is nothing.
+    pub fn is_empty(&self) -> bool {
+        self.runs.is_empty()
+    }
+
+    /// The first address that another has, too.
+    pub fn shared_with(&self, other: &Self) -> Option<IpAddr> {
+        if self.prefix.addr().is_ipv4() != other.prefix.addr().is_ipv4() {
+            return None;
+        }
+        let (mut ours, mut theirs) = (self.runs.iter().peekable(), other.runs.iter().peekable());
+        while let (Some((first, last)), Some((from, to))) = (ours.peek(), theirs.peek()) {
+            let (begin, end) = (first.max(from), last.min(to));
+            if begin <= end {
+                return Some(from_number(self.prefix, *begin));
+            }
+            // Whichever ends first meets nothing more.
+            if last < to {
+                ours.next()
+            } else {
+                theirs.next()
+            };
+        }
+        None
     }
 }
 
@@ -218,6 +267,34 @@ mod tests {
         assert_eq!(all, ["10.0.0.2", "10.0.0.3", "10.0.0.6"]);
         let said = pool.allocate(at(0)).unwrap_err().to_string();
         assert_eq!(said, "10.0.0.0/29 has no free address: 3 in use, 0 cooling down");
+    }
+
+    #[test]
+    fn pools_share_what_both_give_out_and_nothing_else() {
+        let pool = |cidr: &str, exclude: &[&str]| Pool {
+            name: PoolName::new("p").unwrap(),
+            cidr: cidr.parse().unwrap(),
+            exclude: exclude.iter().map(|prefix| prefix.parse().unwrap()).collect(),
+        };
+        let shared = |one: &Pool, other: &Pool| {
+            let [there, back] = [(one, other), (other, one)]
+                .map(|(one, other)| one.stock().shared_with(&other.stock()));
+            assert_eq!(there, back);
+            there.map(|address| address.to_string())
+        };
+        let low = pool("10.0.0.0/24", &["10.0.0.128/25"]);
+        let high = pool("10.0.0.0/24", &["10.0.0.0/25"]);
+        assert_eq!(shared(&low, &high), None);
+        assert_eq!(shared(&low, &pool("10.0.0.0/8", &[])), Some("10.0.0.1".to_owned()));
+        assert_eq!(
+            shared(&high, &pool("10.0.0.0/16", &["10.0.0.0/25", "10.0.0.128/30"])),
+            Some("10.0.0.132".to_owned())
+        );
+        assert_eq!(shared(&low, &pool("::/0", &[])), None);
+        let whole = Stock::of("10.0.0.128/25".parse().unwrap());
+        assert_eq!(low.stock().shared_with(&whole), None);
+        assert_eq!(high.stock().shared_with(&whole), Some([10, 0, 0, 128].into()));
+        assert!(pool("10.0.0.0/30", &["10.0.0.1/32", "10.0.0.2/32"]).stock().is_empty());
     }
 
     #[test]

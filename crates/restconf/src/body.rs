@@ -4,7 +4,7 @@
 //! taken, brought into form, and counted by [`Rule`].
 
 use crate::error::{ErrorTag, Problem};
-use crate::schema::{LeafType, Node, NodeKind};
+use crate::schema::{LeafType, NONE, Node, NodeKind};
 use ipnet::IpNet;
 use serde_json::{Map, Number, Value};
 use std::collections::{BTreeMap, HashSet};
@@ -257,9 +257,10 @@ fn scalar(leaf: &LeafType, value: &Value, notes: &mut Normalised) -> Result<Opti
             notes.note(Rule::NumberForText);
             Ok(Some(number.to_string().into()))
         }
-        (_, Value::String(text)) if text.is_empty() => {
+        (leaf, Value::String(text)) if text.is_empty() => {
             notes.note(Rule::Empty);
-            Ok(None)
+            // A watcher says so of a headless Service, and leaves nothing else empty there.
+            Ok((*leaf == LeafType::AddressOrNone).then(|| NONE.into()))
         }
         (leaf, Value::String(text)) => spelled(leaf, text).map(|text| Some(text.into())),
         _ => Err("this has to be text".to_owned()),
@@ -295,7 +296,10 @@ fn spelled(leaf: &LeafType, text: &str) -> Result<String, String> {
             true => Ok(text.to_ascii_lowercase()),
             false => Err("it has to be a UUID".to_owned()),
         },
-        LeafType::Address => address(text).ok_or_else(|| "it has to be an address".to_owned()),
+        LeafType::AddressOrNone if text == NONE => Ok(text.to_owned()),
+        LeafType::Address | LeafType::AddressOrNone => {
+            address(text).ok_or_else(|| "it has to be an address".to_owned())
+        }
         LeafType::Prefix => match text.parse::<IpNet>() {
             Ok(prefix) if prefix == prefix.trunc() => Ok(prefix.to_string()),
             Ok(prefix) => {
@@ -372,6 +376,23 @@ mod tests {
         );
         let used: Vec<_> = notes.iter().map(|(rule, count)| (rule.word(), count)).collect();
         assert_eq!(used, [("null", 1), ("text-for-number", 1), ("absent-key", 1)]);
+    }
+
+    #[test]
+    fn nothing_where_an_address_may_be_none_is_none() {
+        let services = Schema::get().root("service", "service-information").unwrap();
+        let services = services.member("services").unwrap();
+        let kept = |said: Value| {
+            let body = json!({"uid": UID, "cluster-ip-address": said});
+            let mut notes = Normalised::default();
+            let read = read(services, &body, "", &mut notes)?;
+            Ok::<_, Problem>((read["cluster-ip-address"].clone(), !notes.is_empty()))
+        };
+        assert_eq!(kept(json!("")).unwrap(), (json!("None"), true));
+        assert_eq!(kept(json!("None")).unwrap(), (json!("None"), false));
+        assert_eq!(kept(json!(null)).unwrap(), (json!(null), true));
+        assert_eq!(kept(json!("FD00::1")).unwrap(), (json!("fd00::1"), false));
+        kept(json!("none")).unwrap_err();
     }
 
     #[test]

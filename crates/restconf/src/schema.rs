@@ -3,6 +3,9 @@
 use crate::yang::{self, Statement};
 use std::sync::LazyLock;
 
+/// That something has no address, as Kubernetes says it of headless Services.
+pub(crate) const NONE: &str = "None";
+
 /// All modules.
 #[derive(Debug)]
 pub struct Schema {
@@ -64,6 +67,8 @@ pub enum LeafType {
     Uuid,
     /// Of either family.
     Address,
+    /// The same, or [`NONE`]: whoever says so wants none, and not any.
+    AddressOrNone,
     /// An address and a length.
     Prefix,
     /// An Ethernet address.
@@ -207,6 +212,8 @@ impl LeafType {
         match statement.argument.as_str() {
             "yang:uuid" => Self::Uuid,
             "inet:ip-address" => Self::Address,
+            // The only one, as a test says.
+            "union" => Self::AddressOrNone,
             "inet:ip-prefix" => Self::Prefix,
             "yang:phys-address" => Self::Mac,
             "int32" => Self::Integer(i32::MIN.into(), i32::MAX.into()),
@@ -261,11 +268,17 @@ mod tests {
                 "uint32",
                 "boolean",
                 "enumeration",
+                "union",
             ];
             let mut all = vec![yang::parse(text).unwrap()];
             while let Some(statement) = all.pop() {
                 if statement.keyword == "type" {
                     assert!(known.contains(&statement.argument.as_str()), "{}", statement.argument);
+                }
+                if statement.argument == "union" {
+                    let [address, word] = statement.inner.as_slice() else { panic!("two types") };
+                    assert_eq!(address.argument, "inet:ip-address");
+                    assert_eq!(word.argument_of("enum"), Some(NONE));
                 }
                 all.extend(statement.inner);
             }

@@ -289,9 +289,9 @@ fn what_no_other_pool_is_for_comes_from_the_flat_ones() {
             "gateway": format!("{net}.1"), "dns-servers": [format!("{net}.53"), "10.0.0.53"]}]})
     };
     world.put(PODS, 11, pod(11, "web", HOST, ""));
-    let service = json!({"uid": uid(21), "name": "web", "network-NS": "shop",
+    let told = json!({"uid": uid(21), "name": "web", "network-NS": "shop",
         "endpoints": [uid(11)], "service-ports": []});
-    world.put(SERVICES, 21, service);
+    world.put(SERVICES, 21, told.clone());
     assert_eq!(world.names(Kind::Port), [""; 0]);
     assert_eq!(world.names(Kind::Service), [""; 0]);
     for (id, net) in [("pod-pool", "10.31.0"), ("service-pool", "10.32.0")] {
@@ -300,6 +300,11 @@ fn what_no_other_pool_is_for_comes_from_the_flat_ones() {
     assert_eq!(world.names(Kind::Port), ["shop:web"]);
     let service = world.spec(Kind::Service, "shop:web");
     assert_eq!(service["pools"], json!(["service-pool:10.32.0.0-24"]));
+    // Who says that it has no address gets none.
+    let mut headless = told;
+    headless["cluster-ip-address"] = json!("None");
+    world.put(SERVICES, 21, headless);
+    assert_eq!(world.names(Kind::Service), [""; 0]);
     let network = world.spec(Kind::Network, "192.0.2.11:shop");
     assert_eq!(network["pools"], json!(["pod-pool:10.31.0.0-24"]));
     assert_eq!(network["dhcp"]["dns"], json!(["10.31.0.53", "10.0.0.53"]));

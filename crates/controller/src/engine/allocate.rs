@@ -8,7 +8,7 @@
 use super::blocks::BlockSpace;
 use ipnet::IpNet;
 use osier_model::{
-    AddressPool, AllocateError, Intervals, Network, NetworkName, Pool, PoolName, Subnet,
+    AddressPool, AllocateError, Intervals, Network, NetworkName, Pool, PoolName, Stock, Subnet,
 };
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -99,6 +99,7 @@ enum Thing {
 #[derive(Debug, Clone)]
 struct PoolState {
     pool: AddressPool,
+    stock: Stock,
     given: BTreeSet<IpAddr>,
 }
 
@@ -111,7 +112,7 @@ struct NetworkState {
 
 enum Undo {
     Take(Thing),
-    Pool(PoolName, Option<PoolState>),
+    Pool(PoolName, Box<Option<PoolState>>),
     Network(NetworkName, Option<NetworkState>),
     Blocks(Vec<BlockSpace>),
     Services(Vec<AddressPool>),
@@ -172,7 +173,7 @@ impl Allocator {
                     self.numbers(number).undo(n.into(), n.into());
                 }
                 Undo::Take(thing) => self.release(&thing, Duration::ZERO),
-                Undo::Pool(name, state) => drop(replace(&mut self.pools, name, state)),
+                Undo::Pool(name, state) => drop(replace(&mut self.pools, name, *state)),
                 Undo::Network(name, state) => drop(self.replace_network(name, state)),
                 Undo::Blocks(blocks) => self.blocks = blocks,
                 Undo::Services(pools) => self.services = pools,
@@ -423,10 +424,10 @@ impl Allocator {
                 // One outside of the new limits stays its owner's, and is given to nobody.
                 let _ = addresses.claim(*address);
             }
-            PoolState { pool: addresses, given }
+            PoolState { pool: addresses, stock: pool.stock(), given }
         });
         let before = replace(&mut self.pools, name.clone(), state);
-        self.journal.push(Undo::Pool(name.clone(), before));
+        self.journal.push(Undo::Pool(name.clone(), Box::new(before)));
     }
 
     /// A network takes its addresses from here now, or is gone.
@@ -474,6 +475,11 @@ impl Allocator {
     /// Whether there is such a pool.
     pub(crate) fn has_pool(&self, pool: &PoolName) -> bool {
         self.pools.contains_key(pool)
+    }
+
+    /// What each pool has to give.
+    pub(crate) fn stocks(&self) -> impl Iterator<Item = (&PoolName, &Stock)> {
+        self.pools.iter().map(|(name, state)| (name, &state.stock))
     }
 
     /// A network that takes its addresses from a pool.

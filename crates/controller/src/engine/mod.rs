@@ -7,6 +7,7 @@
 //! Whoever reads asks the store itself; how requests come in, and who may send them, is the API's.
 
 mod allocate;
+mod apart;
 mod asked;
 mod blocks;
 mod identities;

@@ -43,6 +43,8 @@ impl State {
             let operation = write.operations[i].clone();
             outcomes[i] = Some(self.operate(round, &mut draft, operation).await?);
         }
+        // At the end: of a pool that takes another's place both are there meanwhile.
+        self.check_apart(round, &draft)?;
         if !draft.changes.is_empty() {
             let changes = round.changes.iter().chain(&draft.changes).cloned().collect();
             self.hub.check(changes).map_err(WriteError::Refused)?;
@@ -210,6 +212,9 @@ impl State {
                         round.has_address(network, address)
                             || draft.has_address(network, address)
                             || hub.holder(network, address).is_some()
+                            || round.has_service_address(address)
+                            || draft.has_service_address(address)
+                            || hub.is_service_address(address)
                             || settling.uses(network, address)
                     };
                     status.addresses =
@@ -268,7 +273,10 @@ impl State {
                 self.allocator.set_services(&fabric.services);
                 draft.fabric = Some(fabric.clone());
             }
-            Modelled::Pool(pool) => self.allocator.set_pool(&pool.name, Some(pool)),
+            Modelled::Pool(pool) => {
+                self.allocator.set_pool(&pool.name, Some(pool));
+                draft.pools.push(pool.name.clone());
+            }
             Modelled::Stated(statement) => draft.sayings.push(Saying::Put(statement.clone())),
             Modelled::Object(object) => {
                 self.check_pools(resource)?;

@@ -1,7 +1,7 @@
 //! What a round of writes will store, before it is stored.
 
 use bytes::Bytes;
-use osier_model::{Change, Fabric, NetworkName, Object, Saying};
+use osier_model::{Change, Fabric, NetworkName, Object, PoolName, Saying};
 use osier_store::{Condition, Key, Revision, Transaction};
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -16,6 +16,8 @@ pub(crate) struct Staging {
     pub(crate) sayings: Vec<Saying>,
     /// What holds for the whole cluster then, if that changes.
     pub(crate) fabric: Option<Fabric>,
+    /// Pools that are others then.
+    pub(crate) pools: Vec<PoolName>,
     /// Addresses of the Services in it.
     services: HashSet<IpAddr>,
     /// Addresses of the ports in it, by network.

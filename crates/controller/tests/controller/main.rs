@@ -8,5 +8,6 @@ mod crash;
 mod disk;
 mod hostile;
 mod join;
+mod pools;
 mod restconf;
 mod rig;

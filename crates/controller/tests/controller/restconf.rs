@@ -313,6 +313,58 @@ fn bad_input_is_refused_with_its_place_and_changes_nothing() {
 }
 
 #[test]
+fn pools_that_give_what_is_anothers_are_refused_and_change_nothing() {
+    let coe = Coe::new();
+    let fabric = json!({"cluster": ["10.1.0.0/16"], "services": ["10.96.0.0/16"]});
+    coe.rig.apply(&[resource("Fabric", "default", &fabric)]);
+    coe.rig.apply(&[resource("Pool", "theirs", &json!({"cidr": "10.9.0.0/24"}))]);
+    let node = |n: u32, address: &str, block: &str| {
+        json!({"k8s-nodes": [{"uid": uid(n), "host-name": format!("n{n}"),
+            "internal-ip-address": address, "pod-cidr": block}]})
+    };
+    let nodes = |n| format!("/restconf/config/k8s-node:k8s-nodes-info/k8s-nodes/{}", uid(n));
+    coe.put(&nodes(2), &node(2, "192.0.2.11", "10.11.1.0/24"));
+    let pool = |id: &str, subnets: &[&str]| {
+        let pools: Vec<Value> = subnets.iter().map(|subnet| json!({"subnet": subnet})).collect();
+        json!({"network": [{"network-id": id, "allocation-pool": pools}]})
+    };
+    let of = "/restconf/config/dhcp_allocation_pool:dhcp_allocation_pool";
+    let path = |id: &str| format!("{of}/network/{id}");
+    coe.put(&path("pod-pool"), &pool("pod-pool", &["10.30.0.0/24", "fd30::/64"]));
+    let before = coe.send("GET", "/rests/data", None).body;
+    let pools = coe.names("pools");
+    for (subnet, status, said) in [
+        ("10.30.0.128/25", 409, "overlap in what they give out"),
+        ("10.9.0.0/28", 400, "10.9.0.1 is given out by pool theirs, too"),
+        (
+            "10.11.0.0/16",
+            400,
+            "10.11.1.0, which it gives out, is of the block 10.11.1.0/24 of node n2",
+        ),
+        ("10.1.5.0/24", 400, "which nodes' blocks are taken from"),
+        ("10.96.5.0/24", 400, "is of the fabric's services 10.96.0.0/16"),
+        ("192.0.2.0/24", 400, "192.0.2.11, which it gives out, is node n2's own"),
+    ] {
+        for id in ["shop", "service-pool"] {
+            let answer = coe.send("PUT", &path(id), Some(&pool(id, &["10.40.0.0/24", subnet])));
+            let (_, at, found) = error(&answer, status);
+            assert!(found.contains(said), "{found}");
+            assert!(at.starts_with("/dhcp_allocation_pool:dhcp_allocation_pool/network"), "{at}");
+            assert!(at.contains(id), "{at}");
+        }
+    }
+    let answer = coe.send("PUT", &nodes(3), Some(&node(3, "192.0.2.12", "10.30.0.0/24")));
+    let (_, at, found) = error(&answer, 400);
+    assert!(found.contains("10.30.0.1 of 10.30.0.0/24 is given out by pool pod-pool"), "{found}");
+    assert!(at.starts_with("/k8s-node:k8s-nodes-info"), "{at}");
+    assert_eq!(coe.send("GET", "/rests/data", None).body, before);
+    assert_eq!(coe.names("pools"), pools);
+    // In the place of what it was, it may have the same addresses.
+    coe.put(&path("pod-pool"), &pool("pod-pool", &["10.30.0.0/25", "fd30::/64"]));
+    assert_eq!(coe.names("pools"), ["pod-pool:10.30.0.0-25", "pod-pool:fd30::-64", "theirs"]);
+}
+
+#[test]
 fn nobody_comes_in_without_a_credential_or_in_the_clear_from_elsewhere() {
     let coe = Coe::with(|config| {
         config.plain =

@@ -19,6 +19,15 @@ fn bad_files_change_nothing() {
             "apiVersion: osier.dev/v1alpha1\nkind: Network\nmetadata: {name: x}\nspec: {router: gone}\n",
             &["bad.yaml:3: Network x", "gone", "Nothing was changed"],
         ),
+        (
+            "apiVersion: osier.dev/v1alpha1\nkind: Node\nmetadata: {name: n1}\nspec: {tunnel: 192.0.2.1, \
+             blocks: [10.1.1.0/24]}\n---\napiVersion: osier.dev/v1alpha1\nkind: Pool\nmetadata: {name: x}\n\
+             spec: {cidr: 10.1.0.0/16}\n",
+            &[
+                "Pool x: spec.cidr: 10.1.1.0, which it gives out, is of the block",
+                "Nothing was changed",
+            ],
+        ),
     ] {
         controller.file("bad.yaml", &format!("{good}{text}"));
         let said = controller.fails("apply -f bad.yaml");

@@ -7,7 +7,7 @@ const FABRIC: &str = "
 apiVersion: osier.dev/v1alpha1
 kind: Fabric
 metadata: {name: default}
-spec: {cluster: [10.0.0.0/8]}
+spec: {cluster: [10.1.0.0/16]}
 ";
 
 pub(crate) const SHOP: &str = "

@@ -166,16 +166,23 @@ fn pods_get_their_addresses_from_pools_and_ask_for_them() {
     // A Service without an address gets one, and leads to a pod that was given one, too.
     let services = pool("service-pool", "10.32.0.0/24", "10.32.0.10", "10.32.0.10", "10.32.0.1");
     assert_eq!(rig.put_pool("service-pool", &services).0, 200);
-    let service = |n: u32, name: &str| {
+    let service = |n: u32, name: &str, more: Value| {
         let (id, pod) = (uid(n), uid(5));
-        let body = json!({"services": [{"uid": id, "name": name, "network-NS": "red",
-            "endpoints": [pod], "cluster-ip-address": "", "service-ports": []}]});
+        let mut body = json!({"services": [{"uid": id, "name": name, "network-NS": "red",
+            "endpoints": [pod], "service-ports": []}]});
+        if !more.is_null() {
+            body["services"][0]["cluster-ip-address"] = more;
+        }
         let path = format!("/restconf/config/service:service-information/services/{id}");
         rig.curl("PUT", &path, Some(&body.to_string()))
     };
-    assert_eq!(service(21, "floats").0, 200);
+    // Not those that say that they have none: they would use up the only one.
+    for (n, none) in [(23, ""), (24, "None")] {
+        assert_eq!(service(n, &format!("headless{n}"), json!(none)).0, 200);
+    }
+    assert_eq!(service(21, "floats", Value::Null).0, 200);
     c.reaches("10.32.0.10".parse().unwrap());
-    let (status, said) = service(22, "more");
+    let (status, said) = service(22, "more", Value::Null);
     assert_eq!(status, 409, "{said}");
     assert!(said.contains("10.32.0.0/24 has no free address"), "{said}");
 

@@ -3,6 +3,7 @@
 
 use super::{Coe, Fact, Isolation, Kind, Target, Unit, address, document, invalid, text};
 use crate::error::Problem;
+use crate::schema::NONE;
 use osier_model::{Endpoint, EndpointPort, EndpointState, ServiceName, Transport};
 use osier_resource::{EndpointsSpec, Resource, ServicePortSpec, ServiceSpec};
 use serde_json::Value;
@@ -16,6 +17,8 @@ pub(super) struct CoeService {
     pub(super) name: String,
     namespace: Option<String>,
     addresses: Vec<IpAddr>,
+    /// It says that it has no address.
+    is_headless: bool,
     external: Vec<IpAddr>,
     balanced: Vec<IpAddr>,
     ports: Vec<ServicePort>,
@@ -74,7 +77,7 @@ fn second_name(name: &str) -> String {
 
 impl CoeService {
     pub(super) fn read(path: &str, value: &Value) -> Result<Self, Problem> {
-        let addresses = |member: &str| -> Vec<IpAddr> {
+        let listed = |member: &str| -> Vec<IpAddr> {
             let parse = |v: &Value| v.as_str().and_then(|text| text.parse().ok());
             entries(value, member).filter_map(parse).collect()
         };
@@ -94,16 +97,22 @@ impl CoeService {
                 node_port,
             });
         }
-        let mut balanced = addresses("ingress-ip-address");
+        let mut balanced = listed("ingress-ip-address");
         let chosen = address(path, value, "load-balancer-IP")?;
         balanced.extend(chosen.filter(|chosen| !balanced.contains(chosen)));
         let attached = entries(value, "endpoints").filter_map(Value::as_str).map(str::to_owned);
+        let is_headless = text(value, "cluster-ip-address").is_some_and(|said| said == NONE);
+        let addresses = match is_headless {
+            true => Vec::new(),
+            false => address(path, value, "cluster-ip-address")?.into_iter().collect(),
+        };
         Ok(Self {
             uid: text(value, "uid").unwrap_or_default(),
             name: service_name(path, value)?,
             namespace: text(value, "network-NS"),
-            addresses: address(path, value, "cluster-ip-address")?.into_iter().collect(),
-            external: addresses("external-ip-address"),
+            addresses,
+            is_headless,
+            external: listed("external-ip-address"),
             balanced,
             ports,
             attached: attached.collect(),
@@ -189,11 +198,11 @@ impl CoeEndpoints {
 impl Coe {
     pub(super) fn service(&self, name: &str) -> Option<Resource> {
         let service = self.services(&Fact::Service(name.to_owned())).next()?;
-        let pools = match service.addresses.is_empty() {
+        let pools = match service.addresses.is_empty() && !service.is_headless {
             true => self.service_pools(),
             false => Vec::new(),
         };
-        // Headless: there is nothing to lead anywhere.
+        // There is nothing to lead anywhere.
         if service.addresses.is_empty() && pools.is_empty() {
             return None;
         }
