@@ -25,7 +25,7 @@ pub struct Osier {
 // === impl Osier ===
 
 impl Osier {
-    /// Made of programs that cargo has built (`osier` and `xtask` in one folder, `osier-cni` where
+    /// Made of programs that cargo has built (`osier`, `osier-agent` and `xtask` in one folder, `osier-cni` where
     /// `make cni` puts it): an image with this tag, and the manifest with these values, as
     /// `values.yaml` calls them.
     pub fn of_programs(
@@ -39,7 +39,10 @@ impl Osier {
         let host = lab.host();
         // It runs on nodes as they are: `make cni` makes it static.
         let plugin = programs.join("../plugin/osier-cni");
-        for (name, program) in [("osier", programs.join("osier")), ("osier-cni", plugin)] {
+        let [osier, agent] = ["osier", "osier-agent"].map(|name| (name, programs.join(name)));
+        let ours = [osier, agent, ("osier-cni", plugin)];
+        // Earlier builds had no program for the agent alone.
+        for (name, program) in ours.into_iter().filter(|(_, program)| program.exists()) {
             // With what debuggers need they would be ten times as large.
             let strip = host.command("strip").arg("-o").arg(folder.join(name)).arg(program);
             strip.deadline(PATIENCE).run()?;

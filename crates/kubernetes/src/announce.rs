@@ -4,8 +4,9 @@
 //! that changes something, for every node reads it anew then.
 
 use crate::error::{KubernetesError, failed, is_conflict};
+use crate::scribe;
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::{ObjectMeta, PostParams};
+use kube::api::ObjectMeta;
 use kube::{Api, Client};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -79,7 +80,7 @@ impl Announcer {
                 ObjectMeta { name: Some(CONFIG_MAP.to_owned()), ..ObjectMeta::default() };
             let mut map = found.unwrap_or(ConfigMap { metadata, ..ConfigMap::default() });
             map.data = Some(wanted);
-            let parameters = PostParams::default();
+            let parameters = scribe::ours();
             let written = match is_new {
                 true => self.maps.create(&parameters, &map).await,
                 // Our version of it has to be the current one.

@@ -3,9 +3,10 @@
 //! Whoever makes it first has made it for all; it is never overwritten.
 
 use crate::error::{KubernetesError, is_conflict};
+use crate::scribe;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
-use kube::api::{ObjectMeta, PostParams};
+use kube::api::ObjectMeta;
 use kube::{Api, Client};
 use osier_fleet::Authority;
 use std::collections::BTreeMap;
@@ -53,7 +54,7 @@ pub(crate) async fn load(
         data: Some(data),
         ..Secret::default()
     };
-    match secrets.create(&PostParams::default(), &secret).await {
+    match secrets.create(&scribe::ours(), &secret).await {
         Ok(_) => Ok(kept),
         // Another controller was faster: its is everybody's.
         Err(error) if is_conflict(&error) => {

@@ -6,10 +6,11 @@
 //! is the leader's term.
 
 use crate::error::{failed, is_conflict, is_missing};
+use crate::scribe;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use k8s_openapi::jiff::Timestamp;
-use kube::api::{ObjectMeta, PostParams};
+use kube::api::ObjectMeta;
 use kube::{Api, Client};
 use osier_controller::config::LeaseConfig;
 use std::time::Duration;
@@ -110,7 +111,7 @@ impl Election {
                 metadata: ObjectMeta { name: Some(LEASE.to_owned()), ..ObjectMeta::default() },
                 spec: Some(self.spec(0)),
             };
-            let made = self.leases.create(&PostParams::default(), &lease).await;
+            let made = self.leases.create(&scribe::ours(), &lease).await;
             return granted(made, since);
         };
         let spec = lease.spec.as_ref();
@@ -130,7 +131,7 @@ impl Election {
         }
         // Whoever else does the same meets our version of it.
         let lease = Lease { metadata: lease.metadata, spec: Some(self.spec(before)) };
-        granted(self.leases.replace(LEASE, &PostParams::default(), &lease).await, since)
+        granted(self.leases.replace(LEASE, &scribe::ours(), &lease).await, since)
     }
 
     fn spec(&self, before: i32) -> LeaseSpec {
@@ -176,7 +177,7 @@ impl Election {
         if let Some(spec) = lease.spec.as_mut() {
             spec.renew_time = Some(MicroTime(Timestamp::now()));
         }
-        match self.leases.replace(LEASE, &PostParams::default(), &lease).await {
+        match self.leases.replace(LEASE, &scribe::ours(), &lease).await {
             Ok(lease) => {
                 held.lease = lease;
                 Ok(true)
@@ -205,7 +206,7 @@ impl Election {
             spec.holder_identity = Some(String::new());
             spec.lease_duration_seconds = Some(1);
         }
-        let parameters = PostParams::default();
+        let parameters = scribe::ours();
         let given = self.leases.replace(LEASE, &parameters, &lease);
         if !matches!(timeout(self.times.retry, given).await, Ok(Ok(_))) {
             tracing::warn!("the lease could not be given back: others wait for its end");

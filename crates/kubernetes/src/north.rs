@@ -159,7 +159,7 @@ impl Northbound for North {
             let nodes: Api<Node> = Api::all(self.client.clone());
             let said = if paused { json!("true") } else { json!(null) };
             let patch = json!({"metadata": {"annotations": {PAUSED: said}}});
-            let (ours, patch) = (PatchParams::default(), Patch::Merge(patch));
+            let (ours, patch) = (scribe::merged(), Patch::Merge(patch));
             in_time(nodes.patch(node.as_str(), &ours, &patch)).await.map(drop)
         })
     }

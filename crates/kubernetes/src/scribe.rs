@@ -21,6 +21,17 @@ use tokio::task::JoinSet;
 
 /// Whose fields are ours.
 pub(crate) const MANAGER: &str = "osier";
+
+/// Creates and replaces as ourselves: where an object must be new, or as it was read, apply would not do.
+pub(crate) fn ours() -> PostParams {
+    PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() }
+}
+
+/// Merges as ourselves what apply cannot say: an entry of a list without keys, or a member to take away.
+pub(crate) fn merged() -> PatchParams {
+    PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() }
+}
+
 /// Writes that may wait.
 const QUEUE: usize = 1024;
 /// Writes at once.
@@ -130,7 +141,7 @@ async fn write(client: &Client, duty: &Duty) -> Result<(), kube::Error> {
         Duty::Identity { number, spec } => {
             let identities: Api<IdentityObject> = Api::all(client.clone());
             let object = IdentityObject::of(*number, spec.clone());
-            match identities.create(&PostParams::default(), &object).await {
+            match identities.create(&ours(), &object).await {
                 // It is there already, from a try that was not answered.
                 Err(error) if is_conflict(&error) => Ok(()),
                 made => made.map(drop),
@@ -179,5 +190,5 @@ async fn untaint(client: &Client, name: &str) -> Result<(), kube::Error> {
     // Taints are one list to the API server: with the version, nobody else's change is lost.
     let version = &node.metadata.resource_version;
     let patch = json!({"metadata": {"resourceVersion": version}, "spec": {"taints": left}});
-    nodes.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.map(drop)
+    nodes.patch(name, &merged(), &Patch::Merge(patch)).await.map(drop)
 }

@@ -29,6 +29,9 @@ const PROGRAMS: &[(&str, &str)] = &[
 ];
 const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
 
+/// What is ours in the image, and below the folder of `--binaries`.
+const PROGRAMS_OF_OURS: [&str; 3] = ["osier", "osier-agent", "osier-cni"];
+
 struct Wishes {
     out: PathBuf,
     name: String,
@@ -40,12 +43,12 @@ struct Wishes {
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
     let wishes = Wishes::read(arguments)?;
     let binaries = match &wishes.binaries {
-        Some(folder) => [folder.join("osier"), folder.join("osier-cni")],
+        Some(folder) => PROGRAMS_OF_OURS.map(|name| folder.join(name)),
         None => build()?,
     };
-    let [osier, cni] = &binaries;
+    let [osier, agent, cni] = &binaries;
     let below = packages(osier)?;
-    let above = programs(osier, cni, &below)?;
+    let above = programs([osier, agent], cni, &below)?;
     let image = Image {
         layers: vec![below, above],
         entrypoint: vec!["/usr/bin/osier".to_owned()],
@@ -104,17 +107,19 @@ fn labels() -> std::collections::BTreeMap<String, String> {
     .into()
 }
 
-/// Release builds: the program, stripped, and the plugin, static.
-fn build() -> Result<[PathBuf; 2]> {
+/// Release builds: the programs, stripped, and the plugin, static.
+fn build() -> Result<[PathBuf; 3]> {
     let target = target_folder();
     cargo(&["build", "--release", "--locked", "-p", "osier"], "")?;
     let folder = target.join("image");
     std::fs::create_dir_all(&folder)?;
-    let stripped = folder.join("osier");
-    let mut strip = Command::new("strip");
-    let strip = strip.arg("-o").arg(&stripped).arg(target.join("release/osier"));
-    ensure!(strip.status().context("strip (binutils)")?.success(), "strip failed");
-    Ok([stripped, plugin::build()?])
+    let [osier, agent, _] = PROGRAMS_OF_OURS;
+    for name in [osier, agent] {
+        let mut strip = Command::new("strip");
+        let strip = strip.arg("-o").arg(folder.join(name)).arg(target.join("release").join(name));
+        ensure!(strip.status().context("strip (binutils)")?.success(), "strip failed");
+    }
+    Ok([folder.join(osier), folder.join(agent), plugin::build()?])
 }
 
 /// The lower layer: a root folder, what packages bring, and libraries of all, ours as well.
@@ -159,9 +164,10 @@ fn extensions(layer: &mut Layer) -> Result<()> {
 }
 
 /// The upper layer: only what is ours.
-fn programs(osier: &Path, cni: &Path, below: &Layer) -> Result<Layer> {
+fn programs([osier, agent]: [&Path; 2], cni: &Path, below: &Layer) -> Result<Layer> {
     let mut layer = Layer::new();
     layer.program(osier, "usr/bin/osier")?;
+    layer.program(agent, "usr/bin/osier-agent")?;
     let is_static = osier_oci::libraries(cni)?.is_empty();
     // It runs on the machine itself, whatever that has.
     ensure!(is_static, "{} is not static: build it by `make cni`", cni.display());

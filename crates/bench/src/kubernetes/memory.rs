@@ -85,7 +85,7 @@ fn knows(programs: &Programs, cluster: &Cluster) -> Result<()> {
 /// Memory of node-1's agent and of the controller.
 fn tell(cluster: &Cluster, when: &str) -> Result<(u64, u64)> {
     let (mut agent, mut controller) = (0, 0);
-    for process in process::find(cluster.node("node-1")?.machine(), "osier", Some("agent"))? {
+    for process in process::find(cluster.node("node-1")?.machine(), "osier-agent", None)? {
         agent += process.resident()?;
     }
     for node in cluster.nodes() {

@@ -136,7 +136,7 @@ fn at_once(side: &Which, is_ours: bool) -> Result<Burst> {
     let create = side.cluster.kubectl_command().args(["create", "-f", "-"]).input(pods);
     let spent = || -> Result<[Duration; 4]> {
         let cpu = |program, verb| side.cpu(program, verb);
-        let osier = [cpu("osier", Some("agent"))?, cpu("osier", Some("controller"))?];
+        let osier = [cpu("osier-agent", None)?, cpu("osier", Some("controller"))?];
         Ok([osier[0], osier[1], cpu("ovs-vswitchd", None)?, cpu("ovsdb-server", None)?])
     };
     let spent_before = spent()?;

@@ -41,14 +41,14 @@ impl Stream {
             ping.stop(Signal::SIGINT, Duration::from_secs(10)).unwrap();
             let said = ping.stdout();
             let summary = said.lines().find(|line| line.contains(" packets transmitted")).unwrap();
-            let numbers: Vec<u32> =
-                summary.split(' ').filter_map(|word| word.parse().ok()).take(2).collect();
-            let [transmitted, received] = numbers[..] else { panic!("{summary}") };
+            let transmitted = summary.split(' ').find_map(|word| word.parse::<u32>().ok());
+            let transmitted = transmitted.unwrap_or_else(|| panic!("{summary}"));
             sent += transmitted;
-            // The last one may have been under way.
-            lost += transmitted.saturating_sub(received).saturating_sub(1);
-            let missing = missing(&said, transmitted);
-            if missing.len() > 1 {
+            // The very last one may have been under way; it, and no other, is not counted.
+            let mut missing = missing(&said, transmitted);
+            missing.retain(|number| *number != transmitted);
+            lost += u32::try_from(missing.len()).unwrap();
+            if !missing.is_empty() {
                 println!("echoes {missing:?} of {transmitted}, {INTERVAL} s each, did not come");
             }
         }

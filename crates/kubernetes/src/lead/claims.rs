@@ -2,11 +2,12 @@
 
 use super::Leader;
 use crate::error::{failed, is_conflict, is_missing};
+use crate::scribe;
 use crate::world::block::{BlockObject, BlockSeen, name_of};
 use futures_util::future::join_all;
 use ipnet::IpNet;
 use kube::Api;
-use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::api::{DeleteParams, ListParams};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ impl Leader {
     /// are claimed later then.
     pub(super) async fn claim(&mut self, claims: &[(IpNet, String)]) -> BTreeSet<IpNet> {
         let api: Api<BlockObject> = Api::all(self.setup.client.clone());
-        let parameters = PostParams::default();
+        let parameters = scribe::ours();
         let make = |(cidr, node): &(IpNet, String)| {
             let (api, parameters, object) = (&api, &parameters, BlockObject::of(*cidr, node));
             let name = name_of(*cidr);

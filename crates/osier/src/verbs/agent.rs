@@ -3,7 +3,7 @@
 use anyhow::Context;
 use clap::Args;
 use osier_agent::config::{Config, DEFAULT_PATH};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -16,6 +16,14 @@ pub(crate) struct Arguments {
     /// The configuration; the default one may be missing
     #[arg(long, value_name = "FILE", default_value = DEFAULT_PATH)]
     config: PathBuf,
+}
+
+impl Arguments {
+    /// Where the configuration is.
+    #[allow(dead_code, reason = "the agent's own program does not ask")]
+    pub(crate) fn config(&self) -> &Path {
+        &self.config
+    }
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {

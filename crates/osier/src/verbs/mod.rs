@@ -17,6 +17,7 @@ mod get;
 mod hits;
 mod install_cni;
 mod lab;
+mod lean;
 #[cfg(test)]
 mod line;
 mod man;
@@ -113,7 +114,7 @@ pub(crate) fn run(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Context(arguments) => context::run(arguments),
         Verb::Lab(arguments) => lab::run(arguments),
         Verb::Controller(arguments) => controller::run(&arguments),
-        Verb::Agent(arguments) => agent::run(&arguments),
+        Verb::Agent(arguments) => lean::run(&arguments),
         Verb::InstallCni(arguments) => install_cni::run(&arguments),
         Verb::PrepareOvs(arguments) => prepare_ovs::run(&arguments),
         Verb::UninstallNode(arguments) => uninstall_node::run(&arguments),

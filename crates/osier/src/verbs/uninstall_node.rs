@@ -71,7 +71,7 @@ struct Places {
     cni_config: PathBuf,
     plugins: PathBuf,
     run_dir: PathBuf,
-    sockets: [String; 2],
+    sockets: [String; 3],
     ovs_database: PathBuf,
 }
 
@@ -92,7 +92,7 @@ impl Places {
         config.state_dir = below(&config.state_dir);
         let run_dir = config.cni_socket.parent().unwrap_or(Path::new("/run/osier")).to_owned();
         let socket = config.cni_socket.file_name().unwrap_or_default().to_string_lossy();
-        let sockets = [socket.to_string(), format!("{socket}.lock")];
+        let sockets = ["", ".lock", ".freed"].map(|suffix| format!("{socket}{suffix}"));
         let plugins = below(&arguments.plugins);
         let ovs_database = below(Path::new("/etc/openvswitch/conf.db"));
         Ok(Self { config, cni_config, plugins, run_dir, sockets, ovs_database })

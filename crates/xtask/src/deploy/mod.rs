@@ -176,7 +176,7 @@ fn chart() -> String {
          type: application\n\
          version: {version}\n\
          appVersion: \"{version}\"\n\
-         kubeVersion: \">=1.29.0-0\"\n\
+         kubeVersion: \">=1.31.0-0\"\n\
          keywords: [cni, networking, openvswitch]\n"
     )
 }
