@@ -169,6 +169,17 @@ mod tests {
         assert_eq!(left, [(ip(3), COOL), (ip(4), COOL)]);
     }
 
+    /// Without that line systemd deletes the directory, and the file with it, at every stop.
+    #[test]
+    fn the_unit_keeps_the_file_when_the_agent_stops() {
+        let unit = include_str!("../../../deploy/osier-agent.service");
+        let said = |key: &str| unit.lines().find_map(|line| line.strip_prefix(key));
+        let directory = said("RuntimeDirectory=").map(|name| Path::new("/run").join(name));
+        let socket = Path::new(osier_cni::config::DEFAULT_SOCKET);
+        assert_eq!(directory.as_deref(), socket.parent());
+        assert_eq!(said("RuntimeDirectoryPreserve="), Some("yes"));
+    }
+
     #[test]
     fn the_file_stays_as_short_as_what_it_tells() {
         let directory = tempfile::tempdir().unwrap();
