@@ -234,16 +234,29 @@ impl Ports {
 
     /// Detaches a pod. What is unknown is detached already.
     pub async fn delete(&self, call: &DetachRequest, request: &Request) -> Result<(), PortError> {
-        if let Ipam::Delegate(plugin) = &call.ipam
-            && late::needs_interface(plugin)
-        {
-            // It says so to who gave the address, as it asked.
+        let known = self.state().is_known(&call.attachment);
+        let asks = matches!(&call.ipam, Ipam::Delegate(plugin) if late::needs_interface(plugin));
+        // One that asked through the interface says that way, too, that the lease is over.
+        let released = if asks {
             let released = ipam::delete(&call.ipam, request).await;
             self.detach(&call.attachment).await;
-            return released;
+            released
+        } else {
+            self.detach(&call.attachment).await;
+            ipam::delete(&call.ipam, request).await
+        };
+        match released {
+            // It may never have given anything; a runtime would ask for ever.
+            Err(error) if !known => {
+                let container = &call.attachment.container_id;
+                warn!(container, %error, "unknown, and its addresses were not taken back");
+                Ok(())
+            }
+            released => {
+                self.state().set_owed(&call.attachment, released.is_err());
+                released
+            }
         }
-        self.detach(&call.attachment).await;
-        ipam::delete(&call.ipam, request).await
     }
 
     async fn detach(&self, attachment: &Attachment) {

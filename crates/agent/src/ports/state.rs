@@ -19,6 +19,9 @@ use std::time::Duration;
 /// 1.0 keeps.
 const OFPORTS: std::ops::RangeInclusive<u16> = 16..=0xfe00;
 
+/// So many are remembered whose addresses are to be taken back: more than a node has pods.
+const MAX_OWED: usize = 4096;
+
 /// A port that is asked for.
 #[derive(Debug)]
 pub(super) struct Wish {
@@ -46,6 +49,8 @@ pub(super) struct Wish {
 pub(super) struct State {
     ports: BTreeMap<Attachment, Arc<PodPort>>,
     index: Index,
+    /// Detached, but what gave their addresses has not taken them back: the runtime asks again.
+    owed: BTreeSet<Attachment>,
     pub(super) addresses: Addresses,
     blocks: Vec<IpNet>,
     next_tag: u32,
@@ -61,6 +66,7 @@ impl State {
         let mut state = Self {
             ports: BTreeMap::new(),
             index: Index::default(),
+            owed: BTreeSet::new(),
             addresses,
             blocks: Vec::new(),
             next_tag,
@@ -89,6 +95,20 @@ impl State {
 
     pub(super) fn get(&self, attachment: &Attachment) -> Option<Arc<PodPort>> {
         self.ports.get(attachment).cloned()
+    }
+
+    /// Whether there is such a port, or there was one whose addresses are still to be taken back.
+    pub(super) fn is_known(&self, attachment: &Attachment) -> bool {
+        self.ports.contains_key(attachment) || self.owed.contains(attachment)
+    }
+
+    /// Notes whether the addresses of one that is detached are still to be taken back.
+    pub(super) fn set_owed(&mut self, attachment: &Attachment, owed: bool) {
+        if !owed {
+            self.owed.remove(attachment);
+        } else if self.owed.len() < MAX_OWED {
+            self.owed.insert(attachment.clone());
+        }
     }
 
     /// Ports that stand where a new one shall be: of the same interface of the container, or of

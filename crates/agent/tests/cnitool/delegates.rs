@@ -113,6 +113,14 @@ fn static_gives_what_is_written() {
     is_clean(&runtime);
 }
 
+/// A plugin of our own among those that the runtime knows.
+fn plugin(runtime: &Runtime, name: &str, script: &str) {
+    let directory = runtime.path().split(':').next().unwrap().to_owned();
+    let plugin = Path::new(&directory).join(name);
+    std::fs::write(&plugin, script).unwrap();
+    std::fs::set_permissions(&plugin, std::fs::Permissions::from_mode(0o755)).unwrap();
+}
+
 #[test]
 fn a_delegate_that_is_too_slow_is_called_to_take_back() {
     let runtime = Runtime::new();
@@ -121,10 +129,7 @@ fn a_delegate_that_is_too_slow_is_called_to_take_back() {
         "#!/bin/sh\necho $CNI_COMMAND >>{}\n[ $CNI_COMMAND = DEL ] || exec sleep 60\n",
         called.display()
     );
-    let directory = runtime.path().split(':').next().unwrap().to_owned();
-    let plugin = Path::new(&directory).join("slow");
-    std::fs::write(&plugin, script).unwrap();
-    std::fs::set_permissions(&plugin, std::fs::Permissions::from_mode(0o755)).unwrap();
+    plugin(&runtime, "slow", &script);
     let slow = json!({"ipam": {"type": "slow"}, "agentTimeout": 5});
     runtime.configure("1.0.0", &[runtime.ours(slow)]);
     runtime.container("a").fails("add");
@@ -134,6 +139,36 @@ fn a_delegate_that_is_too_slow_is_called_to_take_back() {
     };
     wait_until("the delegate to be called again", PATIENCE, told).unwrap();
     is_clean(&runtime);
+}
+
+/// A port that was there is not unknown because its interface is gone: until its addresses are taken
+/// back, the runtime must come again.
+#[test]
+fn a_delegate_that_does_not_take_back_is_asked_again() {
+    let runtime = Runtime::new();
+    let broken = runtime.lab.dir().join("broken");
+    let given = r#"{"cniVersion": "1.0.0", "ips": [{"address": "10.1.1.200/24"}, {"address": "fd01:0:0:1::200/64"}]}"#;
+    let refusal = r#"{"cniVersion": "1.0.0", "code": 100, "msg": "no disk"}"#;
+    let script = format!(
+        "#!/bin/sh\n[ $CNI_COMMAND = ADD ] && echo '{given}' && exit\n\
+         [ -e {} ] || exit 0\necho '{refusal}'\nexit 1\n",
+        broken.display()
+    );
+    plugin(&runtime, "forgetful", &script);
+    runtime.configure("1.0.0", &[runtime.ours(json!({"ipam": {"type": "forgetful"}}))]);
+    let container = runtime.container("a");
+    assert_eq!(addresses(&container.does("add")).len(), 2);
+    std::fs::write(&broken, "").unwrap();
+    for _ in 0..2 {
+        assert!(container.fails("del").contains("no disk"));
+        is_clean(&runtime);
+    }
+    runtime.container("never").does("del");
+    std::fs::remove_file(&broken).unwrap();
+    container.does("del");
+    // Now it is unknown.
+    std::fs::write(&broken, "").unwrap();
+    container.does("del");
 }
 
 /// It needs a network with broadcast, which the default one is not; `node/dhcp.rs` has one.
@@ -147,8 +182,9 @@ fn dhcp_is_refused_in_words_and_leaves_nothing() {
     let container = runtime.container("a");
     let said = container.fails("add");
     assert!(said.contains("dhcp") && said.contains("is routed"), "{said}");
-    // Only the daemon knows whether there is a lease.
-    assert!(container.fails("del").contains("dhcp.sock"));
+    // Only the daemon knows whether there is a lease, and it is away. What is unknown is deleted.
+    container.does("del");
+    runtime.container("never").does("del");
     is_clean(&runtime);
     let daemon = node.netns().command(&format!("{REFERENCE}/dhcp"));
     let _daemon = daemon.arg("daemon").arg("-socketpath").arg(&socket).spawn().unwrap();
