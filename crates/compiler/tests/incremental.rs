@@ -22,6 +22,12 @@ const LOCAL: LocalPorts = LocalPorts {
     connection_rate: Some(1000),
 };
 
+/// A node with a service gateway, by which the machine leads to Services if `led` says so.
+fn with_gateway(led: Option<bool>) -> (Fabric, LocalPorts) {
+    let fabric = Fabric { service_gateway: led == Some(true), ..fabric() };
+    (fabric, LocalPorts { service_gateway: led.map(|_| PortNo(3)), ..LOCAL })
+}
+
 fn fabric() -> Fabric {
     let policy = PolicyMode { rejudge: true, log: true };
     Fabric { services: vec!["10.96.0.0/16".parse().unwrap()], policy, ..Fabric::default() }
@@ -242,8 +248,12 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn increments_equal_a_full_compile(steps in prop::collection::vec(step(), 1..60)) {
-        let mut compiler = Compiler::new(node_name(0), fabric(), LOCAL);
+    fn increments_equal_a_full_compile(
+        steps in prop::collection::vec(step(), 1..60),
+        led: Option<bool>,
+    ) {
+        let (fabric, local) = with_gateway(led);
+        let mut compiler = Compiler::new(node_name(0), fabric.clone(), local);
         let (mut incremental, mut attached) = (BTreeMap::new(), BTreeMap::new());
         wanted(compiler.all().unwrap(), &mut incremental);
         for step in steps {
@@ -278,7 +288,7 @@ proptest! {
         }
         // A new compiler that is told the end alone, in another order, makes the same flows, with
         // the same cookies: a restarted agent changes nothing.
-        let mut again = Compiler::new(node_name(0), fabric(), LOCAL);
+        let mut again = Compiler::new(node_name(0), fabric, local);
         for (key, at) in attached {
             again.attach(key, at).unwrap();
         }

@@ -10,16 +10,17 @@ use std::path::{Path, PathBuf};
 pub struct Scenario {
     pub node: NodeName,
     fabric: Fabric,
-    local: Local,
+    pub local: Local,
     objects: Vec<Object>,
     pub attachments: Vec<Attached>,
 }
 
 #[derive(Deserialize)]
-struct Local {
+pub struct Local {
     tunnel: u32,
     gateway: u32,
-    service_gateway: Option<u32>,
+    /// The number of the service gateway's port, where there is one.
+    pub service_gateway: Option<u32>,
     tunnel_mtu: Option<u16>,
     connection_rate: Option<u32>,
 }

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a panic is the report")]
 #![allow(unreachable_pub, dead_code, reason = "modules that tests share")]
 
+mod gateway;
 mod policies;
 #[path = "../real_switch/mod.rs"]
 mod real_switch;
@@ -14,6 +15,7 @@ mod services;
 mod trace;
 mod ways;
 
+use gateway::GATEWAY_WAYS;
 use osier_testbed::{Fabric, Family, Lab, Node, Tunnel, wait_until};
 use policies::POLICY_WAYS;
 use scenario::Scenario;
@@ -31,7 +33,8 @@ async fn switch(fabric: &Fabric, scenario: &str) {
     node.add_tunnel_port(Tunnel::Geneve, "osier-tun", 1).unwrap();
     let scenario = Scenario::read(&scenario::folder().join(scenario));
     let pods = scenario.attachments.iter().map(|at| (at.key.device.to_string(), at.ofport));
-    for (name, ofport) in pods.chain([("osier0".to_owned(), 2)]) {
+    let services = scenario.local.service_gateway.map(|ofport| ("osier-svc".to_owned(), ofport));
+    for (name, ofport) in pods.chain([("osier0".to_owned(), 2)]).chain(services) {
         let number = format!("ofport_request={ofport}");
         let add = ["add-port", BRIDGE, &name, "--", "set", "interface", &name, "type=internal"];
         ovs.vsctl(&[&add[..], &[&number]].concat()).unwrap();
@@ -69,6 +72,11 @@ async fn services_are_reached_in_few_steps() {
 #[tokio::test]
 async fn policies_grant_what_they_say_and_nothing_else() {
     tracked_ways("policies", POLICY_WAYS).await;
+}
+
+#[tokio::test]
+async fn the_machine_leads_to_services_by_its_gateway() {
+    tracked_ways("service-gateway", GATEWAY_WAYS).await;
 }
 
 async fn tracked_ways(scenario: &str, ways: &[ServiceWay]) {

@@ -4,7 +4,7 @@
 use crate::services::{NEW, tracked_ways};
 
 /// The agent hears of it, and nobody else.
-const DENIED: &str = "controller_id=28531";
+pub(crate) const DENIED: &str = "controller_id=28531";
 
 tracked_ways! { POLICY_WAYS:
     // Between ports of this node.
