@@ -72,7 +72,7 @@ impl Fixed {
         self.local(&applied, node, fabric.tunnel)
     }
 
-    fn plan(&self, node: &Node, tunnel: Tunnel) -> Plan {
+    pub(crate) fn plan(&self, node: &Node, tunnel: Tunnel) -> Plan {
         let mut plan = Plan::default();
         if !self.foreign_bridge {
             plan = plan.bridge(Bridge {

@@ -1,5 +1,5 @@
 //! Scenarios: a model in; flows, groups and meters out, as text that a reviewer can read. What a
-//! scenario has none of has no file.
+//! scenario has none of has no file. The rows beside them are the agent's (`ports/golden.rs` there).
 //!
 //! `OSIER_GOLDEN=write cargo test -p osier-compiler --test golden` writes them anew.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a panic is the report")]

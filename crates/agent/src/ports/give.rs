@@ -8,7 +8,7 @@ use crate::addresses::AddressError;
 use crate::controller::PortRequest;
 use crate::desired::{Giver, HostPort, PodPort};
 use crate::gateway;
-use crate::netlink::Namespace;
+use crate::netlink::{Namespace, NamespaceId};
 use ipnet::IpNet;
 use osier_cni::config::{AttachRequest, Bandwidth, Ipam, NetworkConfig, Rate};
 use osier_cni::rpc::Request;
@@ -18,6 +18,14 @@ use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 use tokio::time::timeout_at;
+
+/// What a machine says of all of its ports.
+#[derive(Debug)]
+pub(super) struct Machine<'a> {
+    pub(super) boot_id: &'a str,
+    pub(super) mtu: u16,
+    pub(super) masquerade: bool,
+}
 
 impl Ports {
     /// The network that a configuration means, or the view for this port.
@@ -111,26 +119,12 @@ impl Ports {
         namespace: &Namespace,
         grant: Grant,
     ) -> Wish {
-        let config = &call.config;
-        Wish {
-            attachment: call.attachment.clone(),
-            key: key.clone(),
-            cni_network: config.header.name.clone(),
-            network: target.network.name.clone(),
-            vni: target.network.vni.get(),
-            giver: grant.giver,
-            mac: grant.mac.or(config.runtime.mac.map(|mac| Mac(mac.0))),
-            given: grant.addresses,
-            routing: target.routing(config, is_first(key), grant.routes),
-            netns: call.netns.clone(),
-            netns_id: namespace.id(),
-            boot_id: self.0.boot_id.clone(),
-            mtu: config.mtu.unwrap_or(u16::MAX).min(self.0.mtu.load(Ordering::Relaxed)),
-            limits: limits(config.runtime.bandwidth),
-            masquerade: config.masquerade.filter(|yes| *yes != self.0.config.masquerade),
-            hairpin: config.hairpin.unwrap_or(true),
-            host_ports: config.runtime.port_mappings.iter().map(HostPort::from).collect(),
-        }
+        let machine = Machine {
+            boot_id: &self.0.boot_id,
+            mtu: self.0.mtu.load(Ordering::Relaxed),
+            masquerade: self.0.config.masquerade,
+        };
+        wish(call, key, target, namespace.id(), &machine, grant)
     }
 
     /// Refuses addresses that the view has with other ports of the network.
@@ -192,6 +186,37 @@ impl Ports {
     }
 }
 
+/// A port as it shall be, with what it was given.
+pub(super) fn wish(
+    call: &AttachRequest,
+    key: &PortKey,
+    target: &Target,
+    netns_id: NamespaceId,
+    machine: &Machine<'_>,
+    grant: Grant,
+) -> Wish {
+    let config = &call.config;
+    Wish {
+        attachment: call.attachment.clone(),
+        key: key.clone(),
+        cni_network: config.header.name.clone(),
+        network: target.network.name.clone(),
+        vni: target.network.vni.get(),
+        giver: grant.giver,
+        mac: grant.mac.or(config.runtime.mac.map(|mac| Mac(mac.0))),
+        given: grant.addresses,
+        routing: target.routing(config, is_first(key), grant.routes),
+        netns: call.netns.clone(),
+        netns_id,
+        boot_id: machine.boot_id.to_owned(),
+        mtu: config.mtu.unwrap_or(u16::MAX).min(machine.mtu),
+        limits: limits(config.runtime.bandwidth),
+        masquerade: config.masquerade.filter(|yes| *yes != machine.masquerade),
+        hairpin: config.hairpin.unwrap_or(true),
+        host_ports: config.runtime.port_mappings.iter().map(HostPort::from).collect(),
+    }
+}
+
 /// Whether it matters what the router reaches. To know that costs a look at all nodes, and a pod
 /// with a default route does without.
 fn wants_routes(config: &NetworkConfig, key: &PortKey) -> bool {
@@ -199,7 +224,7 @@ fn wants_routes(config: &NetworkConfig, key: &PortKey) -> bool {
     config.gateway_routes.unwrap_or(config.default_route.is_none() && other_ways)
 }
 
-fn network<'a>(
+pub(super) fn network<'a>(
     view: &'a View,
     config: &NetworkConfig,
     wish: Option<&Port>,
@@ -232,7 +257,7 @@ fn network<'a>(
 }
 
 /// What a network's router reaches beyond the link.
-fn reaches(view: &View, network: &Network) -> Vec<IpNet> {
+pub(super) fn reaches(view: &View, network: &Network) -> Vec<IpNet> {
     if network.vni.get() == DEFAULT_VNI {
         return gateway::pod_prefixes(view.fabric(), view.nodes().values());
     }
@@ -243,7 +268,7 @@ fn reaches(view: &View, network: &Network) -> Vec<IpNet> {
 }
 
 /// A port as somebody who knows all ports wants it.
-fn of_port(
+pub(super) fn of_port(
     giver: Giver,
     port: &Port,
     target: &Target,

@@ -7,6 +7,8 @@
 
 mod error;
 mod give;
+#[cfg(test)]
+mod golden;
 mod grant;
 mod index;
 mod introduce;
