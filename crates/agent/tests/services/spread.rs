@@ -1,10 +1,12 @@
 //! Connections are spread evenly, over few endpoints and over thousands.
 
+use crate::ask::{self, count};
 use crate::lab::PATIENCE;
-use crate::stage::{Stage, at, service, slice};
-use osier_testbed::wait_until;
+use crate::stage::{Stage, at, eventually, node_port, service, slice};
+use osier_testbed::{Netns, wait_until};
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr, UdpSocket};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 
 const WEB: &str = "10.96.0.10";
 /// Of which ports a client asks, one datagram each.
@@ -51,6 +53,89 @@ fn endpoints_get_equal_shares() {
         assert!(ratio <= 1.1 * (1.0 + chance) / (1.0 - chance), "{n}: {least} to {most}");
         assert_eq!(counts.len(), n as usize);
     }
+}
+
+/// As often as the datapath begins anew, it looks a packet up once more. That was counted by traces
+/// (`crates/compiler/tests/walks`) only as far as to the hash; here real connections go all the way.
+#[test]
+fn the_way_to_an_endpoint_begins_anew_three_times_at_most() {
+    let stage = Stage::new();
+    let said: Vec<(IpAddr, &str)> =
+        stage.endpoints.iter().flat_map(|guest| guest.addresses.clone()).map(|a| (a, "")).collect();
+    stage.tell(&[
+        service("web", &[WEB, "fd96::10"], ""),
+        slice("web", &said),
+        service("cart", &["10.96.0.11", "fd96::11"], ", affinity: 10800"),
+        slice("cart", &said),
+    ]);
+    let outer = |ipv6: bool| {
+        let mut addresses = stage.cluster.addressing.outer(1).into_iter().map(|(a, _)| a);
+        addresses.find(|a| a.is_ipv6() == ipv6).unwrap()
+    };
+    let (client, machine, outside) = (&stage.client.netns, stage.node(0), &stage.outside.netns);
+    let mut ways: Vec<(&Netns, SocketAddr)> = Vec::new();
+    for address in [WEB, "fd96::10", "10.96.0.11", "fd96::11"] {
+        ways.extend([(client, at(address, 80)), (machine, at(address, 80))]);
+    }
+    for name in ["web", "cart"] {
+        let by_port = |ipv6| (outside, SocketAddr::new(outer(ipv6), node_port(name)));
+        ways.extend([false, true].map(by_port));
+    }
+    for (from, to) in ways {
+        let answered = |said: &io::Result<ask::Answer>| said.is_ok();
+        eventually("the Service", from, || ask::tcp(to), answered);
+        // Flows that nobody uses go after some seconds: they are looked at while they are used.
+        let mut deepest = 0;
+        wait_until("flows of the datapath", PATIENCE, || {
+            for ask in [ask::tcp, ask::udp] {
+                from.within(|| ask(to)).unwrap().map_err(|e| e.to_string())?;
+            }
+            let flows = appctl(&stage, "dpctl/dump-flows");
+            deepest = longest_chain(&flows);
+            // At least it looks the connection up.
+            if flows.contains("ct(") && deepest > 0 { Ok(()) } else { Err(flows) }
+        })
+        .unwrap();
+        eprintln!("{to}: {deepest}");
+        assert!(deepest <= 3, "{to}: {deepest}\n{}", appctl(&stage, "dpctl/dump-flows"));
+    }
+    // Both endpoints are asked by a hash, which is one of the three.
+    let counts = count(client, 20, || ask::tcp(at(WEB, 80)));
+    assert_eq!(counts.len(), 2, "{counts:?}");
+    let flows = appctl(&stage, "dpctl/dump-flows");
+    assert!(flows.contains("hash("), "{flows}");
+    assert_eq!(longest_chain(&flows), 3, "{flows}");
+}
+
+/// How many flows of the datapath follow one another, each by the number that the one before gave,
+/// after the first.
+fn longest_chain(flows: &str) -> usize {
+    let numbers = |text: &str, before: &str| -> Vec<u32> {
+        let found = text.split(before).skip(1).filter_map(|rest| rest.split(')').next());
+        found.map(|n| u32::from_str_radix(n.trim_start_matches("0x"), 16).unwrap()).collect()
+    };
+    let mut next: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    for line in flows.lines() {
+        let Some((matched, actions)) = line.split_once("actions:") else { continue };
+        for number in numbers(matched, "recirc_id(") {
+            next.entry(number).or_default().extend(numbers(actions, "recirc("));
+        }
+    }
+    below(&next, 0)
+}
+
+/// How many flows follow that of a number.
+fn below(next: &BTreeMap<u32, Vec<u32>>, number: u32) -> usize {
+    let after = next.get(&number).into_iter().flatten();
+    after.map(|number| 1 + below(next, *number)).max().unwrap_or(0)
+}
+
+#[test]
+fn chains_are_counted_as_they_are_written() {
+    let flows = "recirc_id(0),in_port(1), packets:0, actions:ct(zone=2,nat),recirc(0x5)\n\
+                 recirc_id(0x5),in_port(1), actions:hash(l4(0)),recirc(0xa)\n\
+                 recirc_id(0xa),in_port(1), actions:3\nrecirc_id(0),in_port(3), actions:1\n";
+    assert_eq!(longest_chain(flows), 2);
 }
 
 /// Nobody has them: it is enough that they are chosen.
