@@ -7,6 +7,7 @@ use osier_testbed::traffic::ping_until;
 use osier_testbed::{Node, Signal};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Two nodes, two pods on the first and one on the second.
 fn two_nodes() -> (Cluster, [Placed; 3]) {
@@ -119,10 +120,19 @@ fn replace(executable: &Path) {
     fs::rename(&new, executable).unwrap();
 }
 
+/// The longest time without an answer while `ovs-vswitchd` is killed and started again at once.
+const GAP: Duration = Duration::from_millis(600);
+
 #[test]
 fn a_switch_that_is_killed_comes_back_and_connections_live() {
     let (mut cluster, pods) = two_nodes();
-    for round in 1..=2 {
+    // Twice, so that a switch that came back so comes back again. How long it takes is told by the best:
+    // a machine that is busy with other tests adds to it and never takes away, so a third is tried.
+    let mut best = Duration::MAX;
+    for round in 1..=3 {
+        if round == 3 && best <= GAP {
+            break;
+        }
         let watch = watch(&pods);
         let node = &mut cluster.fabric.nodes_mut()[0];
         node.kill_vswitchd();
@@ -134,6 +144,8 @@ fn a_switch_that_is_killed_comes_back_and_connections_live() {
             seen.longest_gap(),
             seen.longest_pause(),
         );
+        best = best.min(seen.longest_gap());
     }
+    assert!(best <= GAP, "the best of three gaps was {best:?}");
     newcomer(&cluster, "after", &pods);
 }
