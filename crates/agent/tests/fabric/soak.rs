@@ -20,9 +20,10 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::{ScopedJoinHandle, panicking, sleep};
 use std::time::{Duration, Instant};
 
-/// Pods that may be there at once; the block has room for 61.
+/// Pods that may be there at once; the blocks have room for some twenty more.
 const SLOTS: usize = 40;
-const BLOCK: &str = "10.1.1.0/26";
+/// Small ones, so that addresses come again, and each of them can be asked for in the end.
+const BLOCKS: [&str; 2] = ["10.1.1.0/26", "fd01:0:0:1::/122"];
 /// How long the agent lives between two kills, at most.
 const LIFE: Duration = Duration::from_secs(3);
 /// How long a plugin that is killed lives, at most: about as long as a call takes.
@@ -109,7 +110,8 @@ impl Chance {
 fn soak(plan: &Plan) {
     eprintln!("soak: {} calls, OSIER_SOAK_SEED={}", plan.operations, plan.seed);
     let mut cluster = Cluster::start_with(Addressing::Dual, 1, |view| {
-        view.replace("'10.1.1.0/24'", &format!("'{BLOCK}'"))
+        let view = view.replace("'10.1.1.0/24'", &format!("'{}'", BLOCKS[0]));
+        view.replace("'fd01:0:0:1::/64'", &format!("'{}'", BLOCKS[1]))
     });
     let steady = ["s0", "s1"].map(|name| cluster.pod(0, name));
     let given = steady.each_ref().map(Pod::addresses);
@@ -262,6 +264,7 @@ struct Leftovers {
     links: usize,
     flows: Vec<String>,
     groups: Vec<String>,
+    meters: Vec<String>,
     /// Under `/run/netns`.
     namespaces: Vec<String>,
     /// Namespaces that the agent has open: they would not go.
@@ -284,6 +287,10 @@ impl Leftovers {
             links: pod_links(node),
             flows: ofctl("dump-flows"),
             groups: ofctl("dump-groups"),
+            // What OpenFlow 1.0 does not know.
+            meters: sorted(
+                node.ovs().ofctl(&["-O", "OpenFlow15", "dump-meters", "br-int"]).unwrap(),
+            ),
             namespaces: namespaces(cluster.lab.id()),
             kept: kept_namespaces(cluster.agents[0].process.pid()),
         }
@@ -315,12 +322,13 @@ fn kept_namespaces(pid: u32) -> usize {
         .count()
 }
 
-/// Each address of the block can be had, but for those in use: none was forgotten.
+/// Each address of the blocks can be had, but for those in use: none was forgotten.
 fn every_address_is_free(cluster: &Cluster, in_use: &[Vec<IpAddr>]) {
     let mut pod = cluster.pod(0, "last");
-    // The last one stands for clients of Services.
-    for host in 2..=61 {
-        let address = IpAddr::from([10, 1, 1, host]);
+    // The last ones stand for clients of Services, and IPv6 has no broadcast address.
+    let ipv4 = (2..=61).map(|host| IpAddr::from([10, 1, 1, host]));
+    let ipv6 = (2..=62).map(|host| IpAddr::from([0xfd01, 0, 0, 1, 0, 0, 0, host]));
+    for address in ipv4.chain(ipv6) {
         if in_use.iter().flatten().any(|used| *used == address) {
             continue;
         }
