@@ -10,27 +10,42 @@ fn pods_leave_the_cluster_with_the_nodes_address() {
     let (lab, fabric) = one_node();
     let node = &fabric.nodes()[0];
     // Somebody outside, who knows nodes and no pods.
-    let outside = IpAddr::from([198, 51, 100, 254]);
+    let outside = [IpAddr::from([198, 51, 100, 254]), "2001:db8::fe".parse().unwrap()];
     fabric.segment().ip("address add 198.51.100.254/24 dev segment").unwrap();
-    // Others' rules stay; a strict machine is no obstacle, nor one with Docker's policy.
+    fabric.segment().ip("address add 2001:db8::fe/64 dev segment nodad").unwrap();
+    node.netns().ip("address add 2001:db8::1/64 dev br-phy nodad").unwrap();
+    // Others' rules stay; a strict machine is no obstacle, nor one with Docker's policy. IPv6 has no
+    // `rp_filter`: there it is a rule, such as firewalld's.
     node.netns().run(&["nft", "add", "table", "inet", "other"]).unwrap();
     node.netns().sysctl("net/ipv4/conf/all/rp_filter", "1").unwrap();
-    node.netns().run(&["iptables", "-P", "FORWARD", "DROP"]).unwrap();
+    let strict = "-t raw -A PREROUTING -m rpfilter --invert -j DROP";
+    let strict: Vec<&str> = ["ip6tables"].into_iter().chain(strict.split(' ')).collect();
+    node.netns().run(&strict).unwrap();
+    for tables in ["iptables", "ip6tables"] {
+        node.netns().run(&[tables, "-P", "FORWARD", "DROP"]).unwrap();
+    }
     // The bridge is ours to make.
     node.ovs().vsctl(&["del-br", "br-int"]).unwrap();
     let agent = Agent::start(node, &view(&fabric, 24));
     let pod = Pod::new(&lab, "a", &agent);
     pod.add();
-    assert!(traffic::ping_until(&pod.netns, outside, PATIENCE).is_ok());
+    for outside in outside {
+        assert!(traffic::ping_until(&pod.netns, outside, PATIENCE).is_ok(), "{outside}");
+    }
     let mode = node.ovs().vsctl(&["get", "bridge", "br-int", "datapath_type", "fail_mode"]);
     assert_eq!(mode.unwrap(), "netdev\nsecure\n");
     let tables = node.netns().run(&["nft", "list", "tables"]).unwrap();
     assert!(tables.contains("inet osier") && tables.contains("inet other"), "{tables}");
-    let rules = node.netns().run(&["iptables", "-S", "FORWARD"]).unwrap();
-    assert_eq!(rules.matches("osier0").count(), 2, "{rules}");
+    for tables in ["iptables", "ip6tables"] {
+        let rules = node.netns().run(&[tables, "-S", "FORWARD"]).unwrap();
+        assert!(rules.contains("-P FORWARD DROP"), "{rules}");
+        assert_eq!(rules.matches("osier0").count(), 2, "{rules}");
+    }
     agent.stop().unwrap();
     // Nobody is needed for pods to talk.
-    assert!(traffic::ping_until(&pod.netns, outside, PATIENCE).is_ok());
+    for outside in outside {
+        assert!(traffic::ping_until(&pod.netns, outside, PATIENCE).is_ok(), "{outside}");
+    }
 }
 
 #[test]
