@@ -4,6 +4,7 @@
 //! tests neither meet nor leave anything behind.
 
 use crate::lab::{Agent, executables, one_node, view};
+use osier_agent::config::Config;
 use osier_testbed::{Fabric, Lab, Netns, Node, Output};
 use serde_json::{Value, json};
 use std::os::unix::fs::symlink;
@@ -42,6 +43,22 @@ pub(crate) struct Runtime {
 impl Runtime {
     /// A node with an agent that serves.
     pub(crate) fn new() -> Self {
+        let mut runtime = Self::without_agent();
+        runtime.start_agent();
+        runtime
+    }
+
+    /// The same with an agent whose bridge has this name.
+    pub(crate) fn on_bridge(bridge: &str) -> Self {
+        let mut runtime = Self::without_agent();
+        let bridge = bridge.parse().unwrap();
+        let text = view(&runtime.fabric, 24);
+        let change = move |config| Config { bridge, ..config };
+        runtime.agent = Some(Agent::start_changed(runtime.node(), &text, change));
+        runtime
+    }
+
+    fn without_agent() -> Self {
         let (lab, fabric) = one_node();
         let plugins = lab.make_dir("plugins").unwrap();
         for name in ["osier", "odlovs-cni", "odlcoe", "ovs-odl"] {
@@ -49,9 +66,7 @@ impl Runtime {
         }
         let networks = lab.make_dir("net.d").unwrap();
         let var_lib = lab.make_dir("var-lib").unwrap();
-        let mut runtime = Self { agent: None, fabric, plugins, networks, var_lib, lab };
-        runtime.start_agent();
-        runtime
+        Self { agent: None, fabric, plugins, networks, var_lib, lab }
     }
 
     pub(crate) fn node(&self) -> &Node {

@@ -133,8 +133,16 @@ impl Agent {
 
     /// Starts one whose freed addresses rest for so long.
     pub(crate) fn start_cooling(node: &Node, view: &str, cool_down: Duration) -> Self {
-        let run = move |config, stop| osier_agent::run(Config { cool_down, ..config }, stop);
-        let agent = Self::run(node, view, run);
+        Self::start_changed(node, view, move |config| Config { cool_down, ..config })
+    }
+
+    /// Starts one that is configured otherwise.
+    pub(crate) fn start_changed(
+        node: &Node,
+        view: &str,
+        change: impl FnOnce(Config) -> Config + Send + 'static,
+    ) -> Self {
+        let agent = Self::run(node, view, |config, stop| osier_agent::run(change(config), stop));
         agent.wait();
         agent
     }
