@@ -17,8 +17,8 @@ use osier_testbed::{Fabric, Family, Lab, Netns, wait_until};
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
-/// What Geneve with our option leaves of 1500.
-const TUNNEL_MTU: &str = "1442";
+/// The tunnels, and what they leave of 1500: Geneve has an option of ours.
+const TUNNELS: [(&str, &str); 2] = [("geneve", "1442"), ("vxlan", "1450")];
 const ROUTER: &str = "0e:6f:73:69:65:72";
 
 /// Nodes with agents whose pods have interfaces of 1500: more than fits the tunnel.
@@ -30,9 +30,13 @@ struct Rig {
 
 impl Rig {
     fn start(nodes: u8, more: &str) -> Self {
+        Self::tunnelled("geneve", nodes, more)
+    }
+
+    fn tunnelled(tunnel: &str, nodes: u8, more: &str) -> Self {
         let lab = Lab::new().unwrap();
         let fabric = Fabric::new(&lab, Family::Ipv4, nodes).unwrap();
-        let view = view(&fabric, 24) + NETWORKS + more;
+        let view = view(&fabric, 24).replace("geneve", tunnel) + NETWORKS + more;
         let agents = fabric.nodes().iter().map(|node| {
             let mut text = std::fs::read_to_string(configure(node, &view)).unwrap();
             text.push_str("mtu = 1500\n");
@@ -71,21 +75,23 @@ fn pings_until(from: &Netns, options: &[&str], to: IpAddr, says: &[&str]) {
 
 #[test]
 fn who_sends_too_much_is_told_what_fits() {
-    let rig = Rig::start(2, "");
-    let ((a, _), (_b, to)) = (rig.pod(0, "a"), rig.pod(1, "b"));
-    for to in &to {
-        reaches(&a.netns, *to);
-    }
-    // Headers of 28 and 48 bytes make 1500 of it.
-    let said = format!("Frag needed and DF set (mtu = {TUNNEL_MTU})");
-    pings_until(&a.netns, &["-M", "do", "-s", "1472"], to[0], &["From 10.1.1.1 ", &said]);
-    let said = format!("Packet too big: mtu={TUNNEL_MTU}");
-    pings_until(&a.netns, &["-M", "do", "-s", "1452"], to[1], &["From fd01:0:0:1::1 ", &said]);
-    for to in to {
-        // The kernel believed it, and knows what to do now.
-        let route = a.netns.ip(&format!("route get {to}")).unwrap();
-        assert!(route.contains(&format!("mtu {TUNNEL_MTU}")), "{route}");
-        pings_until(&a.netns, &["-s", "3000"], to, &["3008 bytes from"]);
+    for (tunnel, mtu) in TUNNELS {
+        let rig = Rig::tunnelled(tunnel, 2, "");
+        let ((a, _), (_b, to)) = (rig.pod(0, "a"), rig.pod(1, "b"));
+        for to in &to {
+            reaches(&a.netns, *to);
+        }
+        // Headers of 28 and 48 bytes make 1500 of it.
+        let said = format!("Frag needed and DF set (mtu = {mtu})");
+        pings_until(&a.netns, &["-M", "do", "-s", "1472"], to[0], &["From 10.1.1.1 ", &said]);
+        let said = format!("Packet too big: mtu={mtu}");
+        pings_until(&a.netns, &["-M", "do", "-s", "1452"], to[1], &["From fd01:0:0:1::1 ", &said]);
+        for to in to {
+            // The kernel believed it, and knows what to do now.
+            let route = a.netns.ip(&format!("route get {to}")).unwrap();
+            assert!(route.contains(&format!("mtu {mtu}")), "{tunnel}: {route}");
+            pings_until(&a.netns, &["-s", "3000"], to, &["3008 bytes from"]);
+        }
     }
 }
 

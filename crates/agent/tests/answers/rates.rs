@@ -4,6 +4,7 @@ use crate::lab::port;
 use crate::{PATIENCE, Rig, reaches};
 use osier_testbed::traffic::{self, PacketSocket};
 use osier_testbed::{Netns, wait_until};
+use std::net::Ipv6Addr;
 use std::time::Instant;
 
 const MBIT: u32 = 20;
@@ -35,31 +36,56 @@ fn limits_hold_in_both_directions() {
 
 #[test]
 fn one_port_cannot_storm_a_network() {
-    let rest = |n: u8| format!("mac: '02:00:00:00:00:{n}', addresses: [10.5.0.{n}]");
+    let rest = |n: u8| format!("mac: '02:00:00:00:00:{n}', addresses: [10.5.0.{n}, 'fd05::{n}']");
     let ports = port("loud", "eth0", "red-1", "n1", &rest(11))
         + &port("quiet", "eth0", "red-1", "n1", &rest(12));
     let rig = Rig::start(1, &ports);
     let [(loud, _), (quiet, to)] = ["loud", "quiet"].map(|name| rig.pod(0, name));
-    reaches(&loud.netns, to[0]);
-    // A datagram to everybody: Ethernet, IP without a checksum that anybody looks at, no content.
-    let mut frame = vec![0xff; 6];
-    frame.extend([2, 0, 0, 0, 0, 0x11, 8, 0, 0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0]);
-    frame.extend([10, 5, 0, 11, 255, 255, 255, 255, 0, 9, 0, 9, 0, 8, 0, 0]);
-    frame.resize(60, 0);
-    let socket = PacketSocket::open(&loud.netns, "eth0").unwrap();
-    let (before, started) = (received(&quiet.netns), Instant::now());
-    let sent = 20_000;
-    for _ in 0..sent {
-        // A full queue is as good: it is the switch's to keep up or not.
-        let _ = socket.send(&frame);
+    for to in to {
+        reaches(&loud.netns, to);
     }
-    // Not that nothing comes at all.
-    let some = || (received(&quiet.netns) > before).then_some(()).ok_or("nothing comes");
-    wait_until("a part of the flood", PATIENCE, some).unwrap();
-    let passed = received(&quiet.netns) - before;
-    // A thousand at once, and a thousand in each second.
-    let most = 1000 + 1000 * (started.elapsed().as_secs() + 2);
-    assert!(passed <= most, "{passed} of {sent} passed, not {most}");
+    let socket = PacketSocket::open(&loud.netns, "eth0").unwrap();
+    for (what, frame) in [
+        ("broadcast", ipv4_to_all([0xff; 6], [255; 4])),
+        ("multicast", ipv4_to_all([1, 0, 0x5e, 0, 0, 1], [224, 0, 0, 1])),
+        ("multicast of IPv6", ipv6_to_all()),
+    ] {
+        let (before, started) = (received(&quiet.netns), Instant::now());
+        let sent = 20_000;
+        for _ in 0..sent {
+            // A full queue is as good: it is the switch's to keep up or not.
+            let _ = socket.send(&frame);
+        }
+        // Not that nothing comes at all.
+        let some = || (received(&quiet.netns) > before).then_some(()).ok_or("nothing comes");
+        wait_until("a part of the flood", PATIENCE, some).unwrap();
+        let passed = received(&quiet.netns) - before;
+        // A thousand at once, and a thousand in each second.
+        let most = 1000 + 1000 * (started.elapsed().as_secs() + 2);
+        assert!(passed <= most, "{what}: {passed} of {sent} passed, not {most}");
+    }
+}
+
+/// A datagram to everybody: Ethernet, IP without a checksum that anybody looks at, no content.
+fn ipv4_to_all(mac: [u8; 6], to: [u8; 4]) -> Vec<u8> {
+    let mut frame = mac.to_vec();
+    frame.extend([2, 0, 0, 0, 0, 0x11, 8, 0, 0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0]);
+    frame.extend([10, 5, 0, 11]);
+    frame.extend(to);
+    frame.extend([0, 9, 0, 9, 0, 8, 0, 0]);
+    frame.resize(60, 0);
+    frame
+}
+
+/// The same to all nodes of the link.
+fn ipv6_to_all() -> Vec<u8> {
+    let mut frame = vec![0x33, 0x33, 0, 0, 0, 1, 2, 0, 0, 0, 0, 0x11, 0x86, 0xdd];
+    frame.extend([0x60, 0, 0, 0, 0, 8, 17, 64]);
+    for address in ["fd05::11", "ff02::1"] {
+        frame.extend(address.parse::<Ipv6Addr>().unwrap().octets());
+    }
+    frame.extend([0, 9, 0, 9, 0, 8, 0, 0]);
+    frame
 }
 
 /// Packets that came to a pod.

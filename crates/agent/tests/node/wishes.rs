@@ -14,22 +14,36 @@ fn addresses_change_by_force_only() {
     let first = pod.addresses();
     pod.config["runtimeConfig"] = json!({"ips": [first[0].to_string()]});
     assert_eq!(pod.addresses(), first, "it has what is asked for");
-    pod.config["runtimeConfig"] = json!({"ips": ["10.1.1.77"], "mac": "02:00:00:00:00:77"});
+    pod.config["runtimeConfig"] = json!({"ips": ["10.1.1.77", "fd01:0:0:1::77"],
+        "mac": "02:00:00:00:00:77"});
     let error = pod.fails("ADD");
     assert_eq!(error["code"], 7, "{error}");
     let said = error["msg"].as_str().unwrap();
     assert!(said.contains("has no 10.1.1.77") && said.contains("forceAddress"), "{said}");
-    assert!(traffic::ping_until(node.netns(), first[0], PATIENCE).is_ok(), "it is as it was");
+    for address in &first {
+        assert!(traffic::ping_until(node.netns(), *address, PATIENCE).is_ok(), "it is as it was");
+    }
     pod.config["forceAddress"] = json!(true);
     let result = pod.add();
-    assert_eq!(addresses(&result)[0], IpAddr::from([10, 1, 1, 77]));
+    let wished: [IpAddr; 2] = [[10, 1, 1, 77].into(), "fd01:0:0:1::77".parse().unwrap()];
+    assert_eq!(addresses(&result), wished);
     assert_eq!(result["interfaces"][1]["mac"], "02:00:00:00:00:77");
-    assert!(traffic::ping_until(node.netns(), [10, 1, 1, 77].into(), PATIENCE).is_ok());
+    for address in wished {
+        assert!(traffic::ping_until(node.netns(), address, PATIENCE).is_ok(), "{address}");
+    }
     assert_eq!((pod_ports(node).len(), pod_links(node)), (1, 1));
-    // The old one is free.
-    let mut other = Pod::new(&lab, "b", &agent);
-    other.config["runtimeConfig"] = json!({"ips": [first[0].to_string()]});
-    assert_eq!(other.addresses()[0], first[0]);
+    // The old ones are free. Who asks for one of IPv6 alone gets one of the other family, too.
+    for (name, at) in [("b", 0), ("c", 1)] {
+        let mut other = Pod::new(&lab, name, &agent);
+        other.config["runtimeConfig"] = json!({"ips": [first[at].to_string()]});
+        let given = other.addresses();
+        assert_eq!((given.len(), given[at]), (2, first[at]));
+        assert!(traffic::ping_until(node.netns(), first[at], PATIENCE).is_ok(), "{}", first[at]);
+    }
+    // What another has is not given again.
+    let mut late = Pod::new(&lab, "d", &agent);
+    late.config["runtimeConfig"] = json!({"ips": ["fd01:0:0:1::77"]});
+    assert_eq!(late.fails("ADD")["code"], 101);
 }
 
 #[test]
