@@ -13,7 +13,8 @@ pub struct ServiceWay {
 }
 
 /// The switch traces no further than to the hash, which begins anew for the second time; the third
-/// and last is the group's, which remembers the connection, as where there is one endpoint.
+/// and last is the group's, which remembers the connection, as where there is one endpoint. The agent's
+/// tests count it on real connections (`crates/agent/tests/services/spread.rs`).
 const HASHED: &str = "hash(l4(0)),recirc(";
 
 pub(crate) const NEW: &[&str] = &["trk,new", "trk,new"];
