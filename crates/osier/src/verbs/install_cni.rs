@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 /// The names that configurations know the plugin by: its own, and those of older systems; and the
-/// one that older runtimes call for each pod first.
+/// one that older runtimes call for each pod first. All but the first are ours only where nobody
+/// else's is: pods of another system may still need it.
 pub(super) const NAMES: [&str; 5] = ["osier", "odlovs-cni", "odlcoe", "ovs-odl", LOOPBACK];
-/// Ours only where nobody else's is.
 const LOOPBACK: &str = "loopback";
 /// What the plugin says of itself: in no other program.
 const SIGN: &[u8] = b"the CNI plugin of Osier";
@@ -22,7 +22,7 @@ const BESIDE: &str = ".osier-cni.";
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The plugin gets the names osier, odlovs-cni, odlcoe and ovs-odl, and loopback if there is none.
+The plugin gets the name osier, and odlovs-cni, odlcoe, ovs-odl and loopback where there is none.
 
 Examples:
   osier install-cni --to /opt/cni/bin
@@ -42,10 +42,15 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     ensure!(is_ours(&plugin), "{} is not Osier's plugin", from.display());
     same_version(from)?;
     let failed = || format!("the plugin cannot be installed in {}", to.display());
-    let changed = install(&plugin, to).with_context(failed)?;
+    let Installed { changed, others } = install(&plugin, to).with_context(failed)?;
     let version = env!("CARGO_PKG_VERSION");
     let what = if changed { "installed" } else { "is there already" };
     writeln!(io::stdout(), "osier-cni {version} {what} in {}", to.display())?;
+    // That one is no surprise on any node.
+    for name in others.into_iter().filter(|name| *name != LOOPBACK) {
+        let path = to.join(name);
+        writeln!(io::stdout(), "{} is another's, and stays: remove it first", path.display())?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -70,18 +75,29 @@ fn same_version(plugin: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// Puts it under all names: whether that changed anything.
-fn install(plugin: &[u8], folder: &Path) -> io::Result<bool> {
+/// What became of it.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Installed {
+    changed: bool,
+    /// Names that are another's.
+    others: Vec<&'static str>,
+}
+
+/// Puts it under all names that are free or ours.
+fn install(plugin: &[u8], folder: &Path) -> io::Result<Installed> {
     fs::create_dir_all(folder)?;
     sweep(folder)?;
     let beside = |name: &str| folder.join(format!("{BESIDE}{}.{name}", std::process::id()));
-    let mut changed = false;
+    let mut installed = Installed::default();
     for name in NAMES {
         let (path, whole) = (folder.join(name), beside(name));
-        let found = fs::read(&path).ok();
-        let is_another = |found: &Vec<u8>| name == LOOPBACK && !is_ours(found);
-        if found.is_some_and(|found| found == plugin || is_another(&found)) {
-            continue;
+        match fs::read(&path) {
+            Ok(found) if found == plugin => continue,
+            Ok(found) if name != NAMES[0] && !is_ours(&found) => {
+                installed.others.push(name);
+                continue;
+            }
+            _ => {}
         }
         let first = folder.join(NAMES[0]);
         let linked = name != NAMES[0] && fs::hard_link(&first, &whole).is_ok();
@@ -90,10 +106,10 @@ fn install(plugin: &[u8], folder: &Path) -> io::Result<bool> {
             write(&whole, plugin)?;
         }
         fs::rename(&whole, &path)?;
-        changed = true;
+        installed.changed = true;
     }
     File::open(folder)?.sync_all()?;
-    Ok(changed)
+    Ok(installed)
 }
 
 /// The whole file, on disk before it has a name that anybody calls.
@@ -129,10 +145,11 @@ mod tests {
     fn all_names_are_one_whole_file() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
-        fs::write(at("odlcoe"), "an older system's").unwrap();
+        fs::write(at("osier"), "not even a plugin").unwrap();
+        fs::write(at("odlcoe"), plugin("0")).unwrap();
         fs::write(at(".osier-cni.1.osier"), "cut short").unwrap();
         fs::write(at("bridge"), "another's").unwrap();
-        assert!(install(&plugin("1"), folder.path()).unwrap());
+        assert!(install(&plugin("1"), folder.path()).unwrap().changed);
         let inode = |name: &str| fs::metadata(at(name)).unwrap().ino();
         for name in NAMES {
             assert_eq!(fs::read(at(name)).unwrap(), plugin("1"), "{name}");
@@ -140,12 +157,27 @@ mod tests {
             assert_eq!(inode(name), inode("osier"));
         }
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), NAMES.len() + 1);
-        assert!(!install(&plugin("1"), folder.path()).unwrap(), "nothing to do");
-        // Another file, not the one that all names share.
-        fs::remove_file(at("loopback")).unwrap();
-        fs::write(at("loopback"), "the reference").unwrap();
-        assert!(!install(&plugin("1"), folder.path()).unwrap());
-        assert_eq!(fs::read(at("loopback")).unwrap(), b"the reference");
+        assert_eq!(install(&plugin("1"), folder.path()).unwrap(), Installed::default());
+    }
+
+    /// Pods that another system made are deleted by its plugin.
+    #[test]
+    fn plugins_of_other_systems_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        for (text, changed) in [("1", true), ("2", true), ("2", false)] {
+            for name in &NAMES[1..] {
+                // Another file, not the one that all names share.
+                drop(fs::remove_file(at(name)));
+                fs::write(at(name), format!("the {name} of another")).unwrap();
+            }
+            let installed = install(&plugin(text), folder.path()).unwrap();
+            assert_eq!(installed, Installed { changed, others: NAMES[1..].to_vec() });
+            assert_eq!(fs::read(at("osier")).unwrap(), plugin(text));
+            for name in &NAMES[1..] {
+                assert_eq!(fs::read_to_string(at(name)).unwrap(), format!("the {name} of another"));
+            }
+        }
     }
 
     #[test]
