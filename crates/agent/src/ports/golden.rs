@@ -15,6 +15,7 @@ use crate::fixed::Fixed;
 use crate::netlink::NamespaceId;
 use osier_cni::config::{AttachRequest, Attachment, NetworkConfig};
 use osier_model::{Change, Fabric, NodeName, Object, Port, PortKey, View};
+use osier_ovsdb::rows::vswitch::BridgeFailMode;
 use osier_southbound::rows::{Bridge, Interface, Plan, Port as Row, Strings};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -141,7 +142,7 @@ fn show_bridge(text: &mut String, bridge: &Bridge) {
     let Bridge { name, datapath_type, fail_mode, protocols, other_config, external_ids } = bridge;
     writeln!(text, "bridge {name}").unwrap();
     column(text, "datapath_type", datapath_type.as_ref());
-    column(text, "fail_mode", fail_mode.as_ref().map(|mode| mode.as_str()));
+    column(text, "fail_mode", fail_mode.as_ref().map(BridgeFailMode::as_str));
     assert!(protocols.is_empty(), "they would not be shown");
     columns(text, "other_config", other_config);
     columns(text, "external_ids", external_ids);
