@@ -5,6 +5,7 @@
 
 use crate::error::{Invalid, Problem};
 use crate::name::{DeviceName, NamespaceName, NodeName, PolicyName};
+use crate::node::Node;
 use crate::policy::{Block, Direction, PortRange, check_rules};
 use crate::selector::{Labels, Selector};
 use crate::service::Transport;
@@ -42,6 +43,10 @@ pub enum Saying {
     Delete(StatementKey),
     /// Namespaces are apart from now on, or no longer.
     Apart(Option<Isolation>),
+    /// A node is now so: who names its address means what comes from it.
+    Node(Box<Node>),
+    /// A node is no longer there.
+    NodeGone(NodeName),
 }
 
 /// A namespace.

@@ -4,9 +4,9 @@
 #![allow(clippy::unwrap_used, reason = "a panic is the report")]
 
 use osier_model::{
-    Change, Direction, Identity, Isolation, Key, Labels, Law, Object, Party, PortChoice, Saying,
-    StatedPeer, StatedPolicy, StatedRule, StatedWorkload, Statement, StatementKey, Talk, Transport,
-    Verdict,
+    Block, Change, Direction, Identity, Isolation, Key, Labels, Law, Node, Object, Party, Peer,
+    PortChoice, Saying, StatedPeer, StatedPolicy, StatedRule, StatedWorkload, Statement,
+    StatementKey, Talk, Transport, Verdict,
 };
 use osier_span::{Resolution, Roster, Traits};
 use proptest::prelude::*;
@@ -116,6 +116,7 @@ impl World {
                 Saying::Put(said) => drop(self.said.insert(said.key(), said.clone())),
                 Saying::Delete(key) => drop(self.said.remove(key)),
                 Saying::Apart(apart) => self.apart.clone_from(apart),
+                Saying::Node(_) | Saying::NodeGone(_) => {}
             }
         }
         let Resolution { changes, given, .. } = roster.hear(sayings);
@@ -308,4 +309,101 @@ fn who_left_is_remembered_and_who_is_alike_costs_nothing() {
         retired.extend(roster.hear(vec![gone(n)]).retired);
     }
     assert!(retired.len() > 800 && !retired.contains(&identity.unwrap()), "{}", retired.len());
+}
+
+/// What comes from a node has its gateway's address: it is let in by blocks that have the node's own,
+/// and not by those that except it, whichever came first, policy or node.
+#[test]
+fn blocks_mean_nodes_by_their_own_addresses() {
+    let node = |name: &str, own: &[&str], blocks: &[&str]| {
+        Saying::Node(Box::new(Node {
+            name: name.parse().unwrap(),
+            tunnel: own[0].parse().unwrap(),
+            addresses: own.iter().map(|address| address.parse().unwrap()).collect(),
+            blocks: blocks.iter().map(|block| block.parse().unwrap()).collect(),
+            zone: None,
+        }))
+    };
+    let policy = |name: &str, blocks: Value| {
+        let blocks: Vec<Block> = serde_json::from_value(blocks).unwrap();
+        let peers: Vec<StatedPeer> = blocks.into_iter().map(StatedPeer::Block).collect();
+        let rules = || Some(vec![StatedRule { peers: Some(peers.clone()), ports: None }]);
+        let (name, subjects) = (name.parse().unwrap(), osier_model::Selector::default());
+        Saying::Put(Statement::Policy(StatedPolicy {
+            name,
+            subjects,
+            ingress: rules(),
+            egress: rules(),
+        }))
+    };
+    let mut roster = Roster::default();
+    let mut world = World::default();
+    // Which addresses a policy lets in, and that it lets out to none but those that it names.
+    let lets = |world: &World, name: &str, address: &str| {
+        let address = address.parse().unwrap();
+        let Object::Policy(policy) = &world.objects[&Key::Policy(name.parse().unwrap())] else {
+            panic!("no policy");
+        };
+        policy.validate().unwrap();
+        let has = |rules: &Option<Vec<osier_model::PolicyRule>>| {
+            let peers = rules.iter().flatten().flat_map(|rule| rule.peers.iter().flatten());
+            let mut blocks = peers.filter_map(|peer| match peer {
+                Peer::Block(block) => Some(block),
+                Peer::Selection(_) => None,
+            });
+            blocks.any(|block| block.contains(address))
+        };
+        (has(&policy.ingress), has(&policy.egress))
+    };
+    world.hear(
+        &mut roster,
+        vec![
+            policy("shop:one", json!([{"cidr": "192.0.2.1/32"}])),
+            policy("shop:but", json!([{"cidr": "0.0.0.0/0", "except": ["192.0.2.1/32"]}])),
+            policy("shop:out", json!([{"cidr": "0.0.0.0/0", "except": ["10.1.0.0/16"]}])),
+            policy("shop:six", json!([{"cidr": "2001:db8::/64"}])),
+        ],
+    );
+    assert_eq!(lets(&world, "shop:one", "10.1.1.1"), (false, false));
+    assert_eq!(lets(&world, "shop:but", "10.1.1.1"), (true, true));
+    let (v4, v6) = ("10.1.1.0/24", "fd01:1::/64");
+    world.hear(
+        &mut roster,
+        vec![
+            node("n1", &["192.0.2.1"], &[v4, v6]),
+            node("n2", &["192.0.2.2", "2001:db8::2"], &["10.1.2.0/24", "fd01:2::/64"]),
+        ],
+    );
+    assert_eq!(lets(&world, "shop:one", "10.1.1.1"), (true, false));
+    // It has no other address by which it could be named.
+    assert_eq!(lets(&world, "shop:one", "fd01:1::1"), (true, false));
+    assert_eq!(lets(&world, "shop:one", "10.1.2.1"), (false, false));
+    assert_eq!(lets(&world, "shop:but", "10.1.1.1"), (false, true));
+    assert_eq!(lets(&world, "shop:but", "10.1.1.2"), (true, true));
+    assert_eq!(lets(&world, "shop:but", "10.1.2.1"), (true, true));
+    assert_eq!(lets(&world, "shop:out", "10.1.1.1"), (true, false));
+    assert_eq!(lets(&world, "shop:out", "10.1.1.2"), (false, false));
+    assert_eq!(lets(&world, "shop:six", "fd01:2::1"), (true, false));
+    assert_eq!(lets(&world, "shop:six", "fd01:1::1"), (false, false));
+    assert_eq!(lets(&world, "shop:six", "10.1.2.1"), (false, false));
+    // Another address of a node, another block, the same again, and none.
+    world.hear(&mut roster, vec![node("n2", &["192.0.2.1"], &["10.1.3.0/24"])]);
+    assert_eq!(lets(&world, "shop:one", "10.1.3.1"), (true, false));
+    assert_eq!(lets(&world, "shop:one", "10.1.2.1"), (false, false));
+    assert_eq!(lets(&world, "shop:six", "fd01:2::1"), (false, false));
+    let again = roster.hear(vec![node("n1", &["192.0.2.1"], &[v4, v6])]);
+    assert!(again.changes.is_empty(), "{:?}", again.changes);
+    let elsewhere = roster.hear(vec![node("n9", &["203.0.113.9"], &["10.1.9.0/24"])]).changes;
+    assert!(elsewhere.iter().all(|change| !format!("{change:?}").contains("shop:one")));
+    world.hear(&mut roster, vec![Saying::NodeGone("n1".parse().unwrap())]);
+    assert_eq!(lets(&world, "shop:one", "10.1.1.1"), (false, false));
+    assert_eq!(lets(&world, "shop:but", "10.1.1.1"), (true, true));
+    assert_eq!(lets(&world, "shop:one", "10.1.3.1"), (true, false));
+    // A policy that comes later knows them.
+    world.hear(&mut roster, vec![policy("shop:late", json!([{"cidr": "192.0.2.0/30"}]))]);
+    assert_eq!(lets(&world, "shop:late", "10.1.3.1"), (true, false));
+    // And one that no longer names them is left alone.
+    world.hear(&mut roster, vec![policy("shop:late", json!([]))]);
+    let gone = roster.hear(vec![Saying::NodeGone("n2".parse().unwrap())]).changes;
+    assert!(gone.iter().all(|change| !format!("{change:?}").contains("shop:late")), "{gone:?}");
 }

@@ -5,7 +5,7 @@
 
 use super::State;
 use super::start::StartError;
-use osier_model::{Change, Identity, Saying};
+use osier_model::{Change, Identity, Key as ModelKey, Object, Saying};
 use osier_resource::Fault;
 use osier_span::{Resolution, Traits};
 use osier_store::{Key, Query, Transaction, Unavailable};
@@ -19,6 +19,15 @@ const AT_ONCE: usize = 200;
 pub fn kept_identity(identity: u32, traits: &serde_json::Value) -> Option<(Key, Vec<u8>)> {
     let key = Key::new(&format!("{IDENTITIES}{identity}")).ok()?;
     Some((key, traits.to_string().into_bytes()))
+}
+
+/// What a change says of a node: policies name nodes by their addresses.
+pub(super) fn said_of_node(change: &Change) -> Option<Saying> {
+    match change {
+        Change::Put(Object::Node(node)) => Some(Saying::Node(Box::new(node.clone()))),
+        Change::Delete(ModelKey::Node(name)) => Some(Saying::NodeGone(name.clone())),
+        Change::Put(_) | Change::Delete(_) => None,
+    }
 }
 
 impl State {

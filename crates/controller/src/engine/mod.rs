@@ -26,6 +26,7 @@ pub use write::{Effect, Operation, Outcome, Write, WriteError, Written};
 
 use crate::metrics::Metrics;
 use allocate::Allocator;
+use identities::said_of_node;
 use osier_fleet::Hub;
 use osier_model::{Fabric, NodeName, PoolName, Port, Saying};
 use osier_span::Roster;
@@ -280,6 +281,7 @@ impl State {
         if let Some(fabric) = &round.fabric {
             round.sayings.push(Saying::Apart(fabric.isolation.clone()));
         }
+        round.sayings.extend(round.changes.iter().filter_map(said_of_node));
         round.changes.extend(self.resolve(round.sayings).await?);
         let applied = match round.fabric {
             Some(fabric) => {

@@ -1,6 +1,7 @@
 //! The start: everything is read from the store, page by page, and the model is rebuilt.
 
 use super::allocate::{AllocationRules, Allocator};
+use super::identities::said_of_node;
 use super::prepare::pools_of;
 use super::settling::Settling;
 use super::{Engine, QUEUE, State};
@@ -93,6 +94,7 @@ impl Engine {
         state.recall_identities().await?;
         let (mut changes, mut sayings, resources) = state.read().await?;
         sayings.push(Saying::Apart(state.fabric.isolation.clone()));
+        sayings.extend(changes.iter().filter_map(said_of_node));
         let resolved = state.resolve(sayings).await;
         changes.extend(resolved.map_err(CommitError::from)?);
         let mut cluster = Cluster::new(state.fabric.clone())?;

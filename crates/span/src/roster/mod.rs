@@ -16,12 +16,14 @@
 
 mod apart;
 mod identities;
+mod machines;
 mod resolve;
 mod selections;
 
 pub use identities::Traits;
 
 use identities::Identities;
+use machines::Machines;
 use osier_model::{
     Change, DeviceName, Guard, Identity, Isolation, Key, Labels, NamedPort, NamespaceName,
     NodeName, Object, Policy, PolicyName, Saying, SelectionId, Selector, StatedNamespace,
@@ -51,6 +53,7 @@ pub struct Roster {
     apart: Option<Isolation>,
     /// Policies that name a port.
     namers: FxHashMap<(String, Transport), FxHashSet<PolicyName>>,
+    machines: Machines,
 }
 
 /// What changes with what was said.
@@ -87,7 +90,7 @@ struct Resolved {
 struct Dirty {
     selections: BTreeSet<SelectionId>,
     policies: BTreeSet<PolicyName>,
-    /// Policies whose named ports may have other numbers.
+    /// Policies whose named ports may have other numbers, or whose blocks mean other nodes.
     renamed: BTreeSet<PolicyName>,
     workloads: BTreeSet<DeviceName>,
     guards: BTreeSet<NamespaceName>,
@@ -127,6 +130,8 @@ impl Roster {
                 }
                 Saying::Delete(StatementKey::Policy(name)) => self.drop_policy(&name, &mut dirty),
                 Saying::Apart(said) => self.keep_apart(said, &mut dirty),
+                Saying::Node(node) => self.put_machine(&node.name, Some(&node), &mut dirty),
+                Saying::NodeGone(name) => self.put_machine(&name, None, &mut dirty),
             }
         }
         let retired = if dirty.is_left { self.retire(&mut dirty) } else { Vec::new() };

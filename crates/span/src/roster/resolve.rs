@@ -18,6 +18,7 @@ impl Roster {
         self.look_closer(&said, dirty);
         let stated = Arc::new(said);
         self.name(&stated);
+        self.note_blocks(&stated.name, Some(&stated));
         let (policy, uses) = self.resolve(&stated, &namespace, dirty);
         let name = stated.name.clone();
         dirty.policies.insert(name.clone());
@@ -37,6 +38,7 @@ impl Roster {
         let Some(held) = self.policies.remove(name) else { return };
         let nothing = StatedPolicy { ingress: None, egress: None, ..held.stated.as_ref().clone() };
         self.unname(&held.stated, &nothing);
+        self.note_blocks(name, None);
         for id in held.uses {
             self.selections.release(id, &mut dirty.selections);
         }
@@ -51,7 +53,7 @@ impl Roster {
         dirty.policies.insert(name.clone());
     }
 
-    /// Resolves policies whose named ports may have other numbers now.
+    /// Resolves policies whose named ports may have other numbers now, or whose blocks other nodes.
     pub(super) fn resolve_renamed(&mut self, dirty: &mut Dirty) {
         for name in std::mem::take(&mut dirty.renamed) {
             let Some(stated) = self.policies.get(&name).map(|held| Arc::clone(&held.stated)) else {
@@ -106,7 +108,8 @@ impl Roster {
         let subjects = select(self, Choice::Labels { scope, labels });
         let mut resolved = |direction| {
             let rules = stated.rules(direction)?.iter();
-            Some(rules.map(|rule| self.rule(rule, own, &mut select)).collect::<Vec<_>>())
+            let resolve = |rule| self.rule(rule, direction, own, &mut select);
+            Some(rules.map(resolve).collect::<Vec<_>>())
         };
         let (ingress, egress) = (resolved(Direction::Ingress), resolved(Direction::Egress));
         (Policy { name: stated.name.clone(), subjects, ingress, egress }, uses)
@@ -115,20 +118,25 @@ impl Roster {
     fn rule(
         &mut self,
         rule: &StatedRule,
+        direction: Direction,
         own: &NamespaceName,
         select: &mut impl FnMut(&mut Self, Choice) -> SelectionId,
     ) -> PolicyRule {
         let peers = rule.peers.as_ref().map(|peers| {
             let peer = |peer: &StatedPeer| match peer {
-                StatedPeer::Block(block) => Peer::Block(block.clone()),
-                StatedPeer::Nodes => Peer::Selection(select(self, Choice::Nodes)),
+                StatedPeer::Block(block) => match direction {
+                    Direction::Ingress => self.senders(block),
+                    Direction::Egress => vec![Peer::Block(block.clone())],
+                },
+                StatedPeer::Nodes => vec![Peer::Selection(select(self, Choice::Nodes))],
                 StatedPeer::Workloads { namespaces, labels } => {
                     let like = |like: &Selector| Scope::Like(like.clone());
                     let scope = namespaces.as_ref().map_or_else(|| Scope::One(own.clone()), like);
-                    Peer::Selection(select(self, Choice::Labels { scope, labels: labels.clone() }))
+                    let choice = Choice::Labels { scope, labels: labels.clone() };
+                    vec![Peer::Selection(select(self, choice))]
                 }
             };
-            peers.iter().map(peer).collect()
+            peers.iter().flat_map(peer).collect()
         });
         let ports = rule.ports.as_ref().map(|ports| {
             let resolve = |port: &StatedPort| {
