@@ -8,7 +8,7 @@ use crate::views::{Event, UnknownNode, Views};
 use crate::wire::{Digest, Position, fabric_bytes, payload};
 use futures_util::stream::{BoxStream, StreamExt, unfold};
 use osier_model::{
-    Change, EndpointState, Fabric, Judgement, Key, NetworkName, NodeName, PolicyName, ServiceName,
+    Change, EndpointState, Endpoints, Fabric, Judgement, Key, NetworkName, NodeName, PolicyName, ServiceName,
     Talk,
 };
 use osier_span::{Cluster, Deltas, NodeView, Refused, Shared, Step};
@@ -175,6 +175,11 @@ impl Hub {
             *all += 1;
         }
         families.into_iter().max_by_key(|(ready, all)| (*all, *ready)).unwrap_or_default()
+    }
+
+    /// The endpoints of a Service.
+    pub fn slices_of(&self, service: &ServiceName) -> Vec<Endpoints> {
+        self.lock().cluster.endpoints_of(service).cloned().collect()
     }
 
     /// What policies say of a connection.

@@ -9,6 +9,7 @@ mod bulk;
 mod error;
 mod flows;
 mod guard;
+mod judged;
 mod nodes;
 mod openapi;
 mod pods;

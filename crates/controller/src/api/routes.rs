@@ -4,8 +4,8 @@ use super::error::ApiError;
 use super::guard::{Access, Guarded, guard};
 use super::resources::{ChangeQuery, ListQuery};
 use super::{
-    Api, BASE, agents, bulk, flows, nodes, openapi, pods, policies, query, resources, traffic,
-    watch,
+    Api, BASE, agents, bulk, flows, judged, nodes, openapi, pods, policies, query, resources,
+    traffic, watch,
 };
 use crate::credentials::Role;
 use axum::Json;
@@ -227,7 +227,7 @@ fn of_switches() -> Vec<Route> {
     let hits = |State(api): On| async move { policies::hits(&api).await };
     let traffic = |State(api): On| async move { traffic::services(&api).await };
     let flows = |State(api): On, r: Request| async move { flows::list(&api, r).await };
-    let test = |State(api): On, r: Request| async move { policies::test(&api, r).await };
+    let test = |State(api): On, r: Request| async move { judged::test(&api, r).await };
     vec![
         Route::new(("get", at("/check")), READ, "Look for what is wrong", get(check)),
         Route::new(

@@ -8,6 +8,7 @@ mod crash;
 mod disk;
 mod hostile;
 mod join;
+mod judged;
 mod pools;
 mod restconf;
 mod rig;

@@ -1,6 +1,6 @@
 //! `osier policy`: what policies say, without a packet.
 
-use super::trace::port_name;
+use super::trace::{port_name, service};
 use super::{asking, verdict};
 use crate::client::Connection;
 use crate::output::Output;
@@ -37,13 +37,15 @@ enum Protocol {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Answered from the model, and the same as the switches do: no packet is sent, no node is asked. FROM and \
-TO are workloads (namespace:pod, namespace/pod), nodes, or addresses.
+TO are workloads (namespace:pod, namespace/pod), nodes, or addresses; TO may be a Service \
+(svc/name, svc/namespace/name), which is judged by the pods behind it.
 
 Exit codes: 0 if it may be, 1 if it may not.
 
 Examples:
   osier policy test --from shop:web --to shop:db --port 5432
   osier policy test --from 192.0.2.7 --to shop/web --port 80
+  osier policy test --from shop:web --to svc/shop/db --port 5432
   osier policy test --from n1 --to shop:web          # a node reaches its own pods, always")]
 struct Test {
     /// Who connects
@@ -76,7 +78,12 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 impl Test {
     fn body(&self) -> Value {
         let mut body = json!({"from": port_name(&self.from), "to": port_name(&self.to)});
-        if let Some(port) = self.port {
+        let mut port = self.port;
+        if let Some((name, own)) = service(&self.to) {
+            body["to"] = format!("svc/{name}").into();
+            port = port.or(own);
+        }
+        if let Some(port) = port {
             body["port"] = port.into();
             body["protocol"] = format!("{:?}", self.protocol).to_lowercase().into();
         }

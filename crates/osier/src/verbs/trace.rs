@@ -115,7 +115,7 @@ impl Arguments {
 }
 
 /// A Service and its port, if it is one: `svc/name:port`, `svc/namespace/name:port`.
-fn service(text: &str) -> Option<(String, Option<u16>)> {
+pub(super) fn service(text: &str) -> Option<(String, Option<u16>)> {
     let prefixes = ["svc/", "service/", "services/"];
     let rest = prefixes.iter().find_map(|prefix| text.strip_prefix(prefix))?;
     let (name, port) = match rest.rsplit_once(':') {
