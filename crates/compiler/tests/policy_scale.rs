@@ -4,7 +4,7 @@
 
 use osier_compiler::{Attachment, Compiled, Compiler, LocalPorts};
 use osier_model::{
-    Change, Fabric, Identity, Limits, Mac, Object, Peer, Policy, PolicyRule, Port, PortKey,
+    Block, Change, Fabric, Identity, Limits, Mac, Object, Peer, Policy, PolicyRule, Port, PortKey,
     PortRange, RulePort, Selection, SelectionId, Transport,
 };
 use osier_openflow::port_no::PortNo;
@@ -77,12 +77,7 @@ fn attach(compiler: &mut Compiler, n: u16, identity: u32) -> Vec<Compiled> {
     compiled
 }
 
-fn flows(compiler: &Compiler) -> usize {
-    compiler.all().unwrap().iter().map(|compiled| compiled.plan.flows.len()).sum()
-}
-
-#[test]
-fn flows_are_a_sum_and_pods_elsewhere_cost_none() {
+fn compiler() -> Compiler {
     let local = LocalPorts {
         gateway: PortNo(2),
         service_gateway: None,
@@ -95,6 +90,16 @@ fn flows_are_a_sum_and_pods_elsewhere_cost_none() {
     for text in ["{ kind: router, name: default, vrf: 0 }", network] {
         compiler.apply(put(serde_saphyr::from_str(text).unwrap())).unwrap();
     }
+    compiler
+}
+
+fn flows(compiler: &Compiler) -> usize {
+    compiler.all().unwrap().iter().map(|compiled| compiled.plan.flows.len()).sum()
+}
+
+#[test]
+fn flows_are_a_sum_and_pods_elsewhere_cost_none() {
+    let mut compiler = compiler();
     for n in 0..HERE {
         attach(&mut compiler, n, Identity::FIRST.0 + 5 * u32::from(n));
     }
@@ -122,4 +127,41 @@ fn flows_are_a_sum_and_pods_elsewhere_cost_none() {
         compiler.apply(Change::Delete(object.key())).unwrap();
     }
     assert_eq!(flows(&compiler), before + known[1].plan.flows.len() * 2);
+}
+
+#[test]
+fn one_policy_has_ten_thousand_rules() {
+    let mut compiler = compiler();
+    attach(&mut compiler, 0, Identity::FIRST.0);
+    let before = flows(&compiler);
+    let rule = |n: u16| {
+        let [high, low] = n.to_be_bytes();
+        let cidr = format!("10.{high}.{low}.0/24").parse().unwrap();
+        let peers = Some(vec![Peer::Block(Block { cidr, except: Vec::new() })]);
+        let range = Some(PortRange::one(1 + n));
+        let ports = Some(vec![RulePort { transport: Transport::Tcp, range, of: None }]);
+        PolicyRule { peers, ports }
+    };
+    let subjects = SelectionId(1);
+    let members = BTreeSet::from([Identity::FIRST]);
+    let selection = Selection { id: subjects, members, addresses: BTreeSet::new() };
+    compiler.apply(put(Object::Selection(selection))).unwrap();
+    let policy = |rules| {
+        let name = "ns0:many".parse().unwrap();
+        put(Object::Policy(Policy { name, subjects, ingress: Some(rules), egress: None }))
+    };
+    let begun = std::time::Instant::now();
+    compiler.apply(policy((0..10_000).map(rule).collect())).unwrap();
+    let with = flows(&compiler) - before;
+    println!("{with} flows for 10,000 rules, in {:?}", begun.elapsed());
+    // A rule is its conjunction, its peer, its port, and that of its subject that they share.
+    assert!((20_000..=40_100).contains(&with), "{with}");
+    // One rule fewer costs that rule, not the others.
+    let changed = compiler.apply(policy((0..9_999).map(rule).collect())).unwrap();
+    assert!(changed.len() <= 8, "{} owners", changed.len());
+    assert!(flows(&compiler) < with + before);
+    // More than a node takes are not taken, and what was stays.
+    let now = flows(&compiler);
+    compiler.apply(policy((0..10_001).map(rule).collect())).unwrap_err();
+    assert_eq!(flows(&compiler), now);
 }

@@ -2,12 +2,13 @@
 //!
 //! What is wanted is compared with what the engine took; only differences are written. A resource
 //! that is refused holds up nobody, keeps what it was before, and is tried again when something else
-//! has changed.
+//! has changed. Only a policy does not: what it was before, or nothing at all, may let through what it
+//! is to stop, so it is closed meanwhile.
 
 use crate::error::failed;
 use futures_util::future::join_all;
-use osier_controller::{Engine, Operation, Write, WriteError};
-use osier_resource::{Kind, Resource};
+use osier_controller::{Engine, Operation, Write, WriteError, Written};
+use osier_resource::{Document, Kind, NetworkPolicySpec, Resource};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -160,14 +161,11 @@ impl Mirror {
         };
         let answers = join_all(some.iter().map(write)).await;
         let mut progress = false;
+        let mut closing = Vec::new();
         for ((name, wanted), answer) in some.iter().zip(answers) {
             match answer {
                 Ok(written) => {
-                    let is = written.outcomes.into_iter().find_map(|outcome| outcome.resource);
-                    let is = is.filter(|is| has_own(is.kind()));
-                    let revision = written.position.revision.0;
-                    let taken = Taken { wanted: Arc::clone(wanted), is, revision };
-                    self.taken.insert(name.clone(), taken);
+                    self.take(name, wanted, written);
                     self.refused.remove(name);
                     progress = true;
                 }
@@ -175,11 +173,62 @@ impl Mirror {
                     let why = failed(&error);
                     tracing::info!(resource = %wanted.called(), why, "refused");
                     self.refused.insert(name.clone(), why);
+                    if !is_outage(&error) {
+                        closing.push((name, wanted));
+                    }
                 }
             }
         }
+        for (name, wanted) in closing {
+            progress |= self.close(engine, name, wanted).await;
+        }
         progress
     }
+
+    fn take(&mut self, name: &Name, wanted: &Arc<Resource>, written: Written) {
+        let is = written.outcomes.into_iter().find_map(|outcome| outcome.resource);
+        let is = is.filter(|is| has_own(is.kind()));
+        let revision = written.position.revision.0;
+        self.taken.insert(name.clone(), Taken { wanted: Arc::clone(wanted), is, revision });
+    }
+
+    /// Has a policy that was refused let nothing through; says whether that is new.
+    async fn close(&mut self, engine: &Engine, name: &Name, refused: &Resource) -> bool {
+        let Resource::NetworkPolicy(policy) = refused else { return false };
+        let like = |spec: NetworkPolicySpec| {
+            let (metadata, status) = (policy.metadata.clone(), policy.status.clone());
+            Arc::new(Resource::NetworkPolicy(Document { metadata, spec, status }))
+        };
+        let closed = policy.spec.closed();
+        // If even whom it is about is too much, it is about all of its namespace.
+        let whole =
+            NetworkPolicySpec { pod_selector: osier_model::Selector::default(), ..closed.clone() };
+        for closed in [like(closed), like(whole)] {
+            if self.taken.get(name).is_some_and(|taken| taken.wanted == closed) {
+                return false;
+            }
+            let write = Write::one(Operation::Restore(Box::new(Resource::clone(&closed))));
+            match engine.write(write).await {
+                Ok(written) => {
+                    self.take(name, &closed, written);
+                    return true;
+                }
+                Err(error) => {
+                    let why = failed(&error);
+                    tracing::warn!(resource = %closed.called(), why, "cannot be closed");
+                    if is_outage(&error) {
+                        return false;
+                    }
+                }
+            }
+        }
+        false
+    }
+}
+
+/// Whether nothing was judged.
+fn is_outage(error: &WriteError) -> bool {
+    matches!(error, WriteError::Store(_) | WriteError::Stopping)
 }
 
 fn made(resource: &Resource) -> Option<&str> {
@@ -216,5 +265,92 @@ fn has_numbers(resource: &Resource) -> bool {
         | Resource::Namespace(_)
         | Resource::NetworkPolicy(_)
         | Resource::Workload(_) => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use osier_controller::config::Config;
+    use osier_controller::{Metrics, Started};
+    use osier_model::{Direction, Key, Object};
+    use osier_resource::{Metadata, NetworkPolicyStatus};
+    use osier_store::{Epoch, History, Memory, Store};
+    use serde_json::json;
+
+    const NAME: &str = "shop:web";
+    const HISTORY: History = History { revisions: 100, bytes: 1 << 20 };
+
+    /// A policy about `app: web` of so many rules that are so long.
+    fn policy(rules: usize, excepts: usize, selector: serde_json::Value) -> Resource {
+        let rule = |n: usize| {
+            let (high, low) = (n / 256, n % 256);
+            let except: Vec<String> =
+                (0..excepts).map(|last| format!("10.{high}.{low}.{last}/32")).collect();
+            let cidr = format!("10.{high}.{low}.0/24");
+            json!({"from": [{"ipBlock": {"cidr": cidr, "except": except}}]})
+        };
+        let ingress: Vec<_> = (0..rules).map(rule).collect();
+        let spec = json!({"podSelector": selector, "ingress": ingress});
+        let spec: NetworkPolicySpec = serde_json::from_value(spec).unwrap();
+        let (metadata, status) = (Metadata::named(NAME.to_owned()), NetworkPolicyStatus::default());
+        Resource::NetworkPolicy(Document { metadata, spec, status })
+    }
+
+    fn web() -> serde_json::Value {
+        json!({"matchLabels": {"app": "web"}})
+    }
+
+    /// How many rules the policy has, if it is there, and whether it speaks of what goes out.
+    fn rules(engine: &Engine) -> Option<(usize, bool)> {
+        let shared = engine.hub().get(&Key::Policy(NAME.parse().unwrap()))?;
+        let Object::Policy(policy) = shared.object() else { return None };
+        let has = |direction| policy.rules(direction).map(<[_]>::len);
+        Some((has(Direction::Ingress)?, has(Direction::Egress).is_some()))
+    }
+
+    #[tokio::test]
+    async fn a_policy_that_is_refused_is_closed() {
+        let store = Arc::new(Memory::new(Epoch(1), HISTORY)) as Arc<dyn Store>;
+        let started = Engine::start(store, Config::default().rules(), Metrics::default()).await;
+        let Started { engine, .. } = started.unwrap();
+        let key = (Kind::NetworkPolicy, NAME.to_owned());
+        let mut mirror = Mirror::default();
+        let mut after = async |resource: Resource| {
+            mirror.want(resource);
+            mirror.settle(&engine).await;
+            let again = mirror.is_settled();
+            assert!(again, "it does not go round");
+            (rules(&engine), mirror.why(&key).map(str::to_owned))
+        };
+        // As many as there may be, if they fit.
+        assert_eq!(after(policy(10_000, 0, web())).await, (Some((10_000, false)), None));
+        let (closed, why) = after(policy(10_000, 8, web())).await;
+        assert_eq!(closed, Some((0, false)), "what it was is not what it is to be");
+        assert!(why.unwrap().contains("too large"));
+        // It is what it says again as soon as that can be.
+        assert_eq!(after(policy(1, 8, web())).await, (Some((1, false)), None));
+        // One whose subjects are too many words is about all of its namespace.
+        let values: Vec<String> = (0..20_000).map(|n| format!("{n:060}")).collect();
+        let words =
+            json!({"matchExpressions": [{"key": "app", "operator": "In", "values": values}]});
+        let (closed, why) = after(policy(1, 0, words)).await;
+        assert!(closed == Some((0, false)) && why.is_some());
+        assert_eq!(after(policy(2, 0, web())).await, (Some((2, false)), None));
+
+        // A new one is closed, too, and stays so however often it is tried; it goes like any other.
+        mirror.drop(Kind::NetworkPolicy, NAME);
+        mirror.settle(&engine).await;
+        assert_eq!(rules(&engine), None);
+        mirror.want(policy(10_000, 8, web()));
+        mirror.settle(&engine).await;
+        let since = mirror.is(&key).map(|(_, revision)| revision);
+        mirror.retry();
+        assert_eq!(mirror.settle(&engine).await, [key.clone()]);
+        assert_eq!((rules(&engine), mirror.why(&key).is_some()), (Some((0, false)), true));
+        assert_eq!(mirror.is(&key).map(|(_, revision)| revision), since, "nothing was written");
+        mirror.drop(Kind::NetworkPolicy, NAME);
+        mirror.settle(&engine).await;
+        assert_eq!((rules(&engine), mirror.why(&key)), (None, None));
     }
 }

@@ -238,10 +238,6 @@ impl Protocol {
 impl NetworkPolicySpec {
     /// As the model has it; or which field means nothing, and why.
     pub(crate) fn to_model(&self, name: PolicyName) -> Result<StatedPolicy, (String, String)> {
-        let speaks = |of: PolicyType| match self.policy_types.is_empty() {
-            true => of == PolicyType::Ingress || !self.egress.is_empty(),
-            false => self.policy_types.contains(&of),
-        };
         let ingress = self.ingress.iter().enumerate();
         let ingress = ingress.map(|(i, rule)| {
             let place = format!("ingress[{i}]");
@@ -256,9 +252,27 @@ impl NetworkPolicySpec {
         Ok(StatedPolicy {
             name,
             subjects: self.pod_selector.clone(),
-            ingress: speaks(PolicyType::Ingress).then_some(ingress),
-            egress: speaks(PolicyType::Egress).then_some(egress),
+            ingress: self.speaks_of(PolicyType::Ingress).then_some(ingress),
+            egress: self.speaks_of(PolicyType::Egress).then_some(egress),
         })
+    }
+
+    fn speaks_of(&self, direction: PolicyType) -> bool {
+        match self.policy_types.is_empty() {
+            true => direction == PolicyType::Ingress || !self.egress.is_empty(),
+            false => self.policy_types.contains(&direction),
+        }
+    }
+
+    /// About the same workloads, in the same directions, and nothing is let through.
+    #[must_use]
+    pub fn closed(&self) -> Self {
+        let types = [PolicyType::Ingress, PolicyType::Egress];
+        Self {
+            pod_selector: self.pod_selector.clone(),
+            policy_types: types.into_iter().filter(|of| self.speaks_of(*of)).collect(),
+            ..Self::default()
+        }
     }
 
     /// Prefixes with bits behind their length.

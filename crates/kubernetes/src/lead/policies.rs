@@ -187,9 +187,14 @@ impl Leader {
     pub(super) fn tell_policy(&mut self, name: &str) {
         let Some((uid, _)) = self.policies.known.get(&name.to_owned()) else { return };
         let whose = Whose::policy(name, uid);
-        let why = self.mirror.why(&(Kind::NetworkPolicy, name.to_owned()));
-        let problem =
-            why.map(|why| Problem { reason: REFUSED, text: format!("it is not in force: {why}") });
+        let key = (Kind::NetworkPolicy, name.to_owned());
+        let problem = self.mirror.why(&key).map(|why| Problem {
+            reason: REFUSED,
+            text: match self.mirror.is(&key) {
+                Some(_) => format!("it lets nothing through, for it cannot be: {why}"),
+                None => format!("it is not in force: {why}"),
+            },
+        });
         self.problems.set(&whose, &[REFUSED], problem);
     }
 

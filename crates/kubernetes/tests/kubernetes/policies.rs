@@ -93,6 +93,7 @@ fn policies_are_followed_and_numbers_stay() {
         assert_eq!(a.knows(known).map(|all| all.len()), one.map(|all| all.len() + 1));
 
         broken(server, &a);
+        huge(server, &a);
         let gone = ["delete", "networkpolicies", "--all", "-n", "default"];
         server.kubectl(&gone).unwrap();
         a.eventually("no policies", |v| (v.policies().len(), v.guards().len()), (0, 0));
@@ -125,4 +126,48 @@ fn broken(server: &Server, a: &Agent) {
             if all.iter().any(said) { Ok(()) } else { Err(format!("{all:?}")) }
         });
     }
+}
+
+/// Ten thousand rules are followed. A policy that cannot be is closed, whatever it was before, and is
+/// opened again when it can.
+fn huge(server: &Server, a: &Agent) {
+    let from = |n: usize, except: &[&str]| {
+        let cidr = format!("10.{}.{}.0/24", n / 256, n % 256);
+        let apart = except.iter().map(|last| format!("10.{}.{}.{last}/32", n / 256, n % 256));
+        json!({"from": [{"ipBlock": {"cidr": cidr, "except": apart.collect::<Vec<_>>()}}]})
+    };
+    let put = |verb: &str, name: &str, rules: Vec<Value>| {
+        let spec = json!({"podSelector": {"matchLabels": {"app": "friend"}}, "ingress": rules});
+        let body = json!({"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy",
+            "metadata": {"name": name}, "spec": spec});
+        server.kubectl_with(&[verb, "-n", "default", "-f", "-"], &body.to_string()).unwrap();
+    };
+    let rules = |v: &View, name: &str| {
+        let policy = v.policies().get(&format!("default:{name}").parse().unwrap())?.clone();
+        let subjects = v.selections().get(&policy.subjects)?.members.len();
+        Some((policy.ingress?.len(), policy.egress.map(|egress| egress.len()), subjects))
+    };
+    put("create", "many", (0..10_000).map(|n| from(n, &[])).collect());
+    a.eventually("10,000 rules", |v| rules(v, "many"), Some((10_000, None, 1)));
+    assert_eq!(a.knows(|v| passes(v, "web", "client", 8080)), Some(Some(true)));
+
+    let long = ["1", "11", "111", "122", "133", "144", "155"];
+    put("replace", "many", (0..10_000).map(|n| from(n, &long)).collect());
+    a.eventually("a closed policy", |v| rules(v, "many"), Some((0, None, 1)));
+    assert_eq!(a.knows(|v| passes(v, "web", "client", 8080)), Some(Some(false)));
+    put("create", "new", (0..10_000).map(|n| from(n, &long)).collect());
+    a.eventually("a new one, closed", |v| rules(v, "new"), Some((0, None, 1)));
+    for name in ["many", "new"] {
+        until("an event", || {
+            let all = events(server, name);
+            let said = |(why, said): &(String, String)| {
+                why == "PolicyRefused" && said.contains("it lets nothing through")
+            };
+            if all.iter().any(said) { Ok(()) } else { Err(format!("{all:?}")) }
+        });
+    }
+    put("replace", "many", vec![from(1, &long)]);
+    a.eventually("a policy that can be", |v| rules(v, "many"), Some((1, None, 1)));
+    server.kubectl(&["delete", "networkpolicy", "new", "-n", "default"]).unwrap();
+    a.eventually("no policy", |v| rules(v, "new"), None);
 }
