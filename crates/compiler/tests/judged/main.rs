@@ -23,6 +23,8 @@ const CASES: usize = 200;
 const MANY_CASES: usize = 2000;
 /// Probes of a case, between which nothing changes.
 const PROBES: usize = 5;
+/// Cases after which all is another: namespaces, pods, policies.
+const WORLD: usize = 20;
 
 fn seed() -> Option<u64> {
     std::env::var("OSIER_SEED").ok()?.parse().ok()
@@ -31,7 +33,7 @@ fn seed() -> Option<u64> {
 /// What is the same all the time.
 fn fixed() -> Vec<Object> {
     let text = "
-- { kind: node, name: n1, tunnel: 198.51.100.1, addresses: [198.51.100.1], blocks: [10.1.1.0/24, 'fd01:0:0:1::/64'] }
+- { kind: node, name: n1, tunnel: 198.51.100.1, addresses: [198.51.100.1, '2001:db8:51::1'], blocks: [10.1.1.0/24, 'fd01:0:0:1::/64'] }
 - { kind: node, name: n2, tunnel: 198.51.100.2, addresses: [198.51.100.2], blocks: [10.1.2.0/24, 'fd01:0:0:2::/64'] }
 - { kind: router, name: default, vrf: 0 }
 - { kind: network, name: pods, vni: 1, router: default, reach: routed }
@@ -40,7 +42,8 @@ fn fixed() -> Vec<Object> {
 }
 
 fn probe(dice: &mut Dice, world: &World) -> Probe {
-    let pod = |dice: &mut Dice| Who::Pod(dice.roll(world.pods.len()));
+    let here = world.here();
+    let pod = |dice: &mut Dice| Who::Pod(*dice.pick(&here));
     let ipv6 = dice.once_in(3);
     let outside = |dice: &mut Dice| {
         let last = *dice.pick(&[9_u8, 200]);
@@ -49,14 +52,15 @@ fn probe(dice: &mut Dice, world: &World) -> Probe {
             true => [0x2001, 0xdb8, 0, 0, 0, 0, 0, last.into()].into(),
         })
     };
-    let (from, to) = match dice.roll(10) {
+    let (from, to) = match dice.roll(12) {
         0 => (outside(dice), pod(dice)),
         1 => (pod(dice), outside(dice)),
-        2 => (Who::Node(dice.roll(NODES)), pod(dice)),
+        2 | 3 => (Who::Node(dice.roll(NODES)), pod(dice)),
+        4 => (pod(dice), Who::Node(dice.roll(NODES))),
         _ => {
-            let one = dice.roll(world.pods.len());
-            let other = 1 + dice.roll(world.pods.len() - 1);
-            (Who::Pod(one), Who::Pod((one + other) % world.pods.len()))
+            let one = dice.roll(here.len());
+            let other = 1 + dice.roll(here.len() - 1);
+            (Who::Pod(here[one]), Who::Pod(here[(one + other) % here.len()]))
         }
     };
     let transport = *dice.pick(&[Transport::Tcp, Transport::Tcp, Transport::Udp, Transport::Sctp]);
@@ -65,7 +69,7 @@ fn probe(dice: &mut Dice, world: &World) -> Probe {
 }
 
 /// What the model says.
-fn judged(told: &Told, world: &World, numbers: &mut Numbers, probe: &Probe) -> bool {
+fn judged(told: &Told, world: &World, numbers: &Numbers, probe: &Probe) -> bool {
     let (mut policies, mut selections) =
         (std::collections::BTreeMap::new(), std::collections::BTreeMap::new());
     for object in &told.law {
@@ -80,15 +84,19 @@ fn judged(told: &Told, world: &World, numbers: &mut Numbers, probe: &Probe) -> b
     {
         return true;
     }
-    let mut party = |who: Who| Party {
+    let party = |who: Who, address| Party {
         identity: match who {
             Who::Pod(pod) => numbers.identity(world, pod),
             Who::Node(_) => Identity::HOST,
             Who::Outside(_) => Identity::ANY,
         },
-        address: who.address(world, probe.ipv6),
+        address,
     };
-    let talk = Talk { from: party(probe.from), to: party(probe.to), port: probe.port };
+    let talk = Talk {
+        from: party(probe.from, probe.from.sends(world, probe.ipv6)),
+        to: party(probe.to, probe.to.receives(world, probe.ipv6)),
+        port: probe.port,
+    };
     Law { policies: &policies, selections: &selections }.judge(&talk).passes()
 }
 
@@ -119,14 +127,18 @@ async fn compare(cases: usize, seed: u64) {
     let mut dice = Dice(seed);
     let lab = Lab::new().unwrap();
     let fabric = Fabric::new(&lab, Family::Ipv4, u8::try_from(NODES).unwrap()).unwrap();
-    let (mut world, mut numbers, fixed) = (World::new(&mut dice), Numbers::default(), fixed());
+    let fixed = fixed();
+    let (mut world, mut numbers) = (World::new(&mut dice), Numbers::new(&fixed));
     let mut sites = Vec::new();
     for node in fabric.nodes() {
         sites.push(Site::new(node, &world).await);
     }
     let (mut passed, mut all) = (0, 0);
     for case in 0..cases {
-        world.change(&mut dice);
+        match case % WORLD {
+            0 => world = World::new(&mut dice),
+            _ => world.change(&mut dice),
+        }
         let told = numbers.resolve(&world);
         for (node, site) in sites.iter_mut().enumerate() {
             site.follow(&fixed, &told, node).await;
@@ -134,7 +146,7 @@ async fn compare(cases: usize, seed: u64) {
         for _ in 0..PROBES {
             let probe = probe(&mut dice, &world);
             let expected = passes(&world, &probe);
-            let said = judged(&told, &world, &mut numbers, &probe);
+            let said = judged(&told, &world, &numbers, &probe);
             let (found, trace) = arrives(&fabric, &world, &probe);
             assert!(
                 found == expected && said == expected,

@@ -2,6 +2,7 @@
 //! identities, selections or anything else of ours.
 
 use crate::world::{Labels, NODES, Peer, Pod, Policy, Port, Requirement, Rule, World};
+use ipnet::IpNet;
 use osier_model::Transport;
 use std::net::IpAddr;
 
@@ -34,17 +35,25 @@ pub fn holds(selector: &[Requirement], labels: &Labels) -> bool {
 }
 
 impl Who {
-    pub fn address(self, world: &World, ipv6: bool) -> IpAddr {
+    /// The address that its packets have.
+    pub fn sends(self, world: &World, ipv6: bool) -> IpAddr {
         match self {
-            Self::Pod(pod) => world.pods[pod].addresses[usize::from(ipv6)],
             Self::Node(node) => {
-                assert!(node < NODES);
-                let n = u8::try_from(node + 1).unwrap();
+                let n = number(node);
                 match ipv6 {
                     false => [10, 1, n, 1].into(),
                     true => [0xfd01, 0, 0, n.into(), 0, 0, 0, 1].into(),
                 }
             }
+            who => who.receives(world, ipv6),
+        }
+    }
+
+    /// The address that it is reached at.
+    pub fn receives(self, world: &World, ipv6: bool) -> IpAddr {
+        match self {
+            Self::Pod(pod) => world.pods[pod].addresses[usize::from(ipv6)],
+            Self::Node(node) => own(node, ipv6),
             Self::Outside(address) => address,
         }
     }
@@ -57,6 +66,39 @@ impl Who {
     }
 }
 
+fn number(node: usize) -> u8 {
+    assert!(node < NODES);
+    u8::try_from(node + 1).unwrap()
+}
+
+/// A machine's own address.
+fn own(node: usize, ipv6: bool) -> IpAddr {
+    match ipv6 {
+        false => [198, 51, 100, number(node)].into(),
+        true => [0x2001, 0xdb8, 0x51, 0, 0, 0, 0, number(node).into()].into(),
+    }
+}
+
+/// The address by which a machine is known to others in a family: the second has only one.
+fn known(node: usize, ipv6: bool) -> IpAddr {
+    own(node, ipv6 && node == 0)
+}
+
+/// Whether a block means who sends: a node by its own address, whatever its packets have.
+fn comes_from(world: &World, (cidr, except): (&IpNet, &[IpNet]), who: Who, ipv6: bool) -> bool {
+    let apart = |address: &IpAddr| except.iter().any(|e| e.contains(address));
+    let has = |address: IpAddr| cidr.contains(&address) && !apart(&address);
+    let known = match who {
+        Who::Node(node) => Some(known(node, ipv6)),
+        _ => None,
+    };
+    match known {
+        Some(known) if has(known) => true,
+        Some(known) if apart(&known) => false,
+        _ => has(who.sends(world, ipv6)),
+    }
+}
+
 /// Whether a probe is to arrive.
 pub fn passes(world: &World, probe: &Probe) -> bool {
     let (from, to) = (probe.from.pod(world), probe.to.pod(world));
@@ -65,10 +107,10 @@ pub fn passes(world: &World, probe: &Probe) -> bool {
     {
         return true;
     }
-    let may_send = from
-        .is_none_or(|pod| granted(world, probe, pod, probe.to, |policy| policy.egress.as_ref()));
-    let may_receive = to
-        .is_none_or(|pod| granted(world, probe, pod, probe.from, |policy| policy.ingress.as_ref()));
+    let may_send =
+        from.is_none_or(|pod| granted(world, probe, pod, (probe.to, false), |p| p.egress.as_ref()));
+    let may_receive =
+        to.is_none_or(|pod| granted(world, probe, pod, (probe.from, true), |p| p.ingress.as_ref()));
     may_send && may_receive
 }
 
@@ -76,7 +118,7 @@ fn granted<'a>(
     world: &'a World,
     probe: &Probe,
     subject: &Pod,
-    peer: Who,
+    peer: (Who, bool),
     rules: impl Fn(&'a Policy) -> Option<&'a Vec<Rule>>,
 ) -> bool {
     let about = world.policies.values().filter(|policy| {
@@ -93,10 +135,20 @@ fn granted<'a>(
     !isolated
 }
 
-fn grants(world: &World, probe: &Probe, policy: &Policy, rule: &Rule, peer: Who) -> bool {
+/// Whether a rule grants it; of the peer, whether it sends.
+fn grants(
+    world: &World,
+    probe: &Probe,
+    policy: &Policy,
+    rule: &Rule,
+    (peer, sends): (Who, bool),
+) -> bool {
     let named = |named: &Peer| match named {
+        Peer::Block { cidr, except } if sends => {
+            comes_from(world, (cidr, except), peer, probe.ipv6)
+        }
         Peer::Block { cidr, except } => {
-            let address = peer.address(world, probe.ipv6);
+            let address = peer.receives(world, probe.ipv6);
             cidr.contains(&address) && !except.iter().any(|e| e.contains(&address))
         }
         Peer::Pods { namespaces, pods } => peer.pod(world).is_some_and(|pod| {

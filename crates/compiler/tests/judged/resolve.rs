@@ -1,20 +1,22 @@
-//! From a world to what nodes are told: identities for sets of labels, selections for selectors.
+//! From a world to what nodes are told: what changed is said to the roster, as users would, and what that
+//! makes of it is kept.
 
-use crate::reference::holds;
-use crate::world::{Labels, NODES, Peer, Policy, Port, Rule, World};
+use crate::world::{Labels, NODES, Peer, Pod, Policy, Port, Requirement, Rule, Selector, World};
 use osier_model::{
-    Block, Identity, Mac, Object, PolicyRule, PortRange, RulePort, Selection, SelectionId,
-    Transport,
+    Block, Change, DeviceName, Identity, Key, Mac, NamedPort, Node, Object, PortChoice, PortRange,
+    Saying, StatedNamespace, StatedPeer, StatedPolicy, StatedPort, StatedRule, StatedWorkload,
+    Statement, StatementKey, Transport,
 };
-use std::collections::{BTreeMap, BTreeSet};
+use osier_span::Roster;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
-type What = (usize, Labels, Option<u16>);
-
-/// Numbers that were given, which stay.
+/// What was said, and what nodes know of it.
 #[derive(Debug, Default)]
 pub struct Numbers {
-    identities: BTreeMap<What, Identity>,
-    selections: BTreeMap<String, SelectionId>,
+    roster: Roster,
+    said: BTreeMap<StatementKey, Statement>,
+    law: BTreeMap<Key, Object>,
 }
 
 /// What all nodes are told, and each of its own ports.
@@ -23,39 +25,57 @@ pub struct Told {
     pub ports: [Vec<Object>; NODES],
 }
 
-struct Resolution<'a> {
-    numbers: &'a mut Numbers,
-    world: &'a World,
-    selections: BTreeMap<SelectionId, Selection>,
-}
-
 impl Numbers {
-    pub fn identity(&mut self, world: &World, pod: usize) -> Identity {
-        let pod = &world.pods[pod];
-        let next = Identity::FIRST.0 + u32::try_from(self.identities.len()).unwrap();
-        let what = (pod.namespace, pod.labels.clone(), pod.web);
-        *self.identities.entry(what).or_insert(Identity(next))
+    /// With nodes that stay.
+    pub fn new(fixed: &[Object]) -> Self {
+        let mut numbers = Self::default();
+        let node = |node: &Node| Saying::Node(Box::new(node.clone()));
+        let nodes = fixed.iter().filter_map(|object| match object {
+            Object::Node(found) => Some(node(found)),
+            _ => None,
+        });
+        numbers.hear(nodes.collect());
+        numbers
+    }
+
+    pub fn identity(&self, world: &World, pod: usize) -> Identity {
+        self.roster.identity_of(&device(&world.pods[pod], pod)).unwrap()
     }
 
     pub fn resolve(&mut self, world: &World) -> Told {
+        let now: BTreeMap<StatementKey, Statement> =
+            statements(world).into_iter().map(|said| (said.key(), said)).collect();
+        let gone = self.said.keys().filter(|key| !now.contains_key(*key));
+        let gone = gone.cloned().map(Saying::Delete);
+        let new = now.iter().filter(|(key, said)| self.said.get(*key) != Some(*said));
+        let sayings = gone.chain(new.map(|(_, said)| Saying::Put(said.clone()))).collect();
+        self.said = now;
+        self.hear(sayings);
         let mut ports = [const { Vec::new() }; NODES];
-        for (n, pod) in world.pods.iter().enumerate() {
-            let identity = self.identity(world, n);
+        for (n, pod) in world.pods.iter().enumerate().filter(|(_, pod)| pod.is_here) {
             ports[pod.node].push(Object::Port(osier_model::Port {
                 key: key(n),
                 network: "pods".parse().unwrap(),
                 node: node_name(pod.node),
                 mac: Mac::of(pod.addresses[0]),
                 addresses: pod.addresses.to_vec(),
-                identity,
+                identity: self.identity(world, n),
                 limits: osier_model::Limits::default(),
             }));
         }
-        let mut resolution = Resolution { numbers: self, world, selections: BTreeMap::new() };
-        let policies: Vec<Object> =
-            world.policies.iter().map(|(n, policy)| resolution.policy(*n, policy)).collect();
-        let selections = resolution.selections.into_values().map(Object::Selection);
-        Told { law: selections.chain(policies).collect(), ports }
+        Told { law: self.law.values().cloned().collect(), ports }
+    }
+
+    fn hear(&mut self, sayings: Vec<Saying>) {
+        for change in self.roster.hear(sayings).changes {
+            match change {
+                Change::Put(object @ (Object::Policy(_) | Object::Selection(_))) => {
+                    drop(self.law.insert(object.key(), object));
+                }
+                Change::Put(_) => {}
+                Change::Delete(key) => drop(self.law.remove(&key)),
+            }
+        }
     }
 }
 
@@ -70,75 +90,83 @@ pub fn key(pod: usize) -> osier_model::PortKey {
     }
 }
 
-impl Resolution<'_> {
-    fn select(&mut self, called: String, selects: impl Fn(&What) -> bool) -> SelectionId {
-        let next = SelectionId(self.numbers.selections.len() as u64);
-        let id = *self.numbers.selections.entry(called).or_insert(next);
-        let known = self.numbers.identities.iter();
-        let members = known.filter(|(what, _)| selects(what)).map(|(_, id)| *id).collect();
-        self.selections.insert(id, Selection { id, members, addresses: BTreeSet::new() });
-        id
-    }
+fn device(pod: &Pod, n: usize) -> DeviceName {
+    format!("ns{}:p{n}", pod.namespace).parse().unwrap()
+}
 
-    fn policy(&mut self, number: usize, policy: &Policy) -> Object {
-        let Policy { namespace, pods, ingress, egress } = policy;
-        let subjects = self.select(format!("{namespace} {pods:?}"), |(of, labels, _)| {
-            of == namespace && holds(pods, labels)
-        });
-        let mut rules = |rules: &Option<Vec<Rule>>| {
-            let rules = rules.as_ref()?;
-            Some(rules.iter().map(|rule| self.rule(*namespace, rule)).collect())
+fn statements(world: &World) -> Vec<Statement> {
+    let mut said = Vec::new();
+    for (n, labels) in world.namespaces.iter().enumerate() {
+        let name = format!("ns{n}").parse().unwrap();
+        said.push(Statement::Namespace(StatedNamespace { name, labels: stated_labels(labels) }));
+    }
+    for (n, pod) in world.pods.iter().enumerate().filter(|(_, pod)| pod.is_here) {
+        let web = |port| NamedPort { name: "web".to_owned(), transport: Transport::Tcp, port };
+        said.push(Statement::Workload(StatedWorkload {
+            device: device(pod, n),
+            node: Some(node_name(pod.node)),
+            labels: stated_labels(&pod.labels),
+            ports: pod.web.into_iter().map(web).collect(),
+        }));
+    }
+    for (n, Policy { namespace, pods, ingress, egress }) in &world.policies {
+        let rules = |rules: &Option<Vec<Rule>>| {
+            rules.as_ref().map(|rules| rules.iter().map(stated_rule).collect())
         };
-        let (ingress, egress) = (rules(ingress), rules(egress));
-        let name = format!("ns:{number}").parse().unwrap();
-        Object::Policy(osier_model::Policy { name, subjects, ingress, egress })
+        said.push(Statement::Policy(StatedPolicy {
+            name: format!("ns{namespace}:{n}").parse().unwrap(),
+            subjects: stated_selector(pods),
+            ingress: rules(ingress),
+            egress: rules(egress),
+        }));
     }
+    said
+}
 
-    fn rule(&mut self, own: usize, rule: &Rule) -> PolicyRule {
-        let peers = rule.peers.as_ref();
-        let peers = peers.map(|peers| peers.iter().map(|p| self.peer(own, p)).collect());
-        let ports = rule.ports.as_ref();
-        let ports = ports.map(|ports| ports.iter().flat_map(|p| self.port(p)).collect());
-        PolicyRule { peers, ports }
+fn stated_labels(labels: &Labels) -> osier_model::Labels {
+    labels.iter().map(|(key, value)| ((*key).to_owned(), value.to_string())).collect()
+}
+
+fn stated_selector(selector: &Selector) -> osier_model::Selector {
+    let mut text = String::from("{ matchExpressions: [");
+    for requirement in selector {
+        let (key, operator, values) = match requirement {
+            Requirement::Is(key, value) => (key, "In", vec![*value]),
+            Requirement::In(key, values) => (key, "In", values.clone()),
+            Requirement::NotIn(key, values) => (key, "NotIn", values.clone()),
+            Requirement::Exists(key) => (key, "Exists", Vec::new()),
+            Requirement::Lacks(key) => (key, "DoesNotExist", Vec::new()),
+        };
+        let values: Vec<String> = values.iter().map(|value| format!("'{value}'")).collect();
+        let values = values.join(", ");
+        write!(text, "{{ key: {key}, operator: {operator}, values: [{values}] }}, ").unwrap();
     }
+    serde_saphyr::from_str(&(text + "] }")).unwrap()
+}
 
-    fn peer(&mut self, own: usize, peer: &Peer) -> osier_model::Peer {
-        match peer {
-            Peer::Block { cidr, except } => {
-                osier_model::Peer::Block(Block { cidr: *cidr, except: except.clone() })
-            }
-            Peer::Pods { namespaces, pods } => {
-                let world = self.world;
-                let called = match namespaces {
-                    None => format!("{own} {pods:?}"),
-                    Some(namespaces) => format!("{namespaces:?} {pods:?}"),
-                };
-                osier_model::Peer::Selection(self.select(called, |(of, labels, _)| {
-                    let namespace = match namespaces {
-                        None => *of == own,
-                        Some(selector) => holds(selector, &world.namespaces[*of]),
-                    };
-                    namespace && holds(pods, labels)
-                }))
-            }
+fn stated_rule(rule: &Rule) -> StatedRule {
+    let peer = |peer: &Peer| match peer {
+        Peer::Block { cidr, except } => {
+            StatedPeer::Block(Block { cidr: *cidr, except: except.clone() })
         }
-    }
-
-    fn port(&mut self, port: &Port) -> Vec<RulePort> {
-        match port {
-            Port::All(transport) => vec![RulePort { transport: *transport, range: None, of: None }],
-            Port::Range(transport, first, last) => {
-                let range = Some(PortRange { first: *first, last: *last });
-                vec![RulePort { transport: *transport, range, of: None }]
-            }
-            Port::Web => [80, 8080]
-                .into_iter()
-                .map(|number| {
-                    let of = self.select(format!("web {number}"), |(.., web)| *web == Some(number));
-                    let range = Some(PortRange::one(number));
-                    RulePort { transport: Transport::Tcp, range, of: Some(of) }
-                })
-                .collect(),
+        Peer::Pods { namespaces, pods } => StatedPeer::Workloads {
+            namespaces: namespaces.as_ref().map(stated_selector),
+            labels: stated_selector(pods),
+        },
+    };
+    let port = |port: &Port| match port {
+        Port::All(transport) => StatedPort { transport: *transport, port: PortChoice::Any },
+        Port::Range(transport, first, last) => {
+            let range = PortRange { first: *first, last: *last };
+            StatedPort { transport: *transport, port: PortChoice::Numbers(range) }
         }
+        Port::Web => {
+            let port = PortChoice::Named("web".to_owned());
+            StatedPort { transport: Transport::Tcp, port }
+        }
+    };
+    StatedRule {
+        peers: rule.peers.as_ref().map(|peers| peers.iter().map(peer).collect()),
+        ports: rule.ports.as_ref().map(|ports| ports.iter().map(port).collect()),
     }
 }

@@ -1,10 +1,10 @@
 //! Two nodes with real switches, which follow a world step by step, and trace packets.
 
 use crate::reference::{Probe, Who};
-use crate::resolve::{Told, key, node_name};
+use crate::resolve::{Told, node_name};
 use crate::world::{NODES, World};
 use osier_compiler::{Attachment, Compiled, Compiler, LocalPorts, Owner, Plan};
-use osier_model::{Change, Fabric as Settings, Key, Mac, Object, Transport};
+use osier_model::{Change, Fabric as Settings, Key, Mac, Object, PortKey, Transport};
 use osier_openflow::flow::{Flow, FlowMod};
 use osier_openflow::message::{BundleFlags, Message, TlvCommand, TlvTableMod};
 use osier_openflow::meter::MeterMod;
@@ -31,6 +31,11 @@ pub struct Site {
     session: Session,
     has: BTreeMap<Owner, Plan>,
     told: BTreeMap<Key, Object>,
+}
+
+/// Which pod has a port.
+fn number(key: &PortKey) -> usize {
+    key.device.as_str().strip_prefix("ns:p").unwrap().parse().unwrap()
 }
 
 fn ofport(pod: usize) -> u32 {
@@ -100,20 +105,23 @@ impl Site {
         let all = fixed.iter().chain(&told.law).chain(&told.ports[node]);
         let now: BTreeMap<Key, Object> = all.map(|o| (o.key(), o.clone())).collect();
         let gone = self.told.keys().rev().filter(|key| !now.contains_key(*key));
-        let gone = gone.cloned().map(Change::Delete);
         let come = now.iter().filter(|(key, object)| self.told.get(*key) != Some(*object));
-        let come = come.map(|(_, object)| Change::Put(object.clone()));
+        let come: Vec<Change> = come.map(|(_, object)| Change::Put(object.clone())).collect();
         let mut compiled = Vec::new();
-        for change in gone.chain(come).collect::<Vec<_>>() {
-            compiled.extend(self.compiler.apply(change).unwrap());
+        for key in gone.cloned().collect::<Vec<_>>() {
+            if let Key::Port(port) = &key {
+                compiled.extend(self.compiler.detach(port).unwrap());
+            }
+            compiled.extend(self.compiler.apply(Change::Delete(key)).unwrap());
         }
-        if self.told.is_empty() {
-            for pod in 0..NODES * told.ports[node].len() {
-                if now.contains_key(&Key::Port(key(pod))) {
-                    let tag = ofport(pod);
-                    let at = Attachment { ofport: PortNo(tag), tag, mtu: None };
-                    compiled.extend(self.compiler.attach(key(pod), at).unwrap());
-                }
+        for change in come {
+            compiled.extend(self.compiler.apply(change.clone()).unwrap());
+            if let Change::Put(Object::Port(port)) = change
+                && !self.told.contains_key(&Key::Port(port.key.clone()))
+            {
+                let tag = ofport(number(&port.key));
+                let at = Attachment { ofport: PortNo(tag), tag, mtu: None };
+                compiled.extend(self.compiler.attach(port.key, at).unwrap());
             }
         }
         self.told = now;
@@ -141,7 +149,7 @@ pub fn arrives(fabric: &Fabric, world: &World, probe: &Probe) -> (bool, String) 
         Who::Node(node) => Some(node),
         Who::Outside(_) => None,
     };
-    let (from, to) = (probe.from.address(world, probe.ipv6), probe.to.address(world, probe.ipv6));
+    let (from, to) = (probe.from.sends(world, probe.ipv6), probe.to.receives(world, probe.ipv6));
     let first = node_of(probe.from).or(node_of(probe.to)).unwrap();
     let (in_port, mac, gateway) = match probe.from {
         Who::Pod(pod) => (format!("p{pod}"), Mac::of(world.pods[pod].addresses[0]), Mac::GATEWAY),

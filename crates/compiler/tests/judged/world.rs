@@ -69,6 +69,8 @@ pub struct Pod {
     /// Where it has the port called `web`.
     pub web: Option<u16>,
     pub addresses: [IpAddr; 2],
+    /// Others have gone, and may come again as somebody else.
+    pub is_here: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -88,21 +90,40 @@ impl World {
                     (u8::try_from(node + 1).unwrap(), u8::try_from(n + 10).unwrap());
                 let v6 = [0xfd01, 0, 0, third.into(), 0, 0, 0, last.into()];
                 let addresses = [IpAddr::from([10, 1, third, last]), IpAddr::from(v6)];
-                let mut pod =
-                    Pod { node, namespace: 0, labels: Labels::new(), web: None, addresses };
+                let (namespace, labels, web) = (0, Labels::new(), None);
+                // So that there are always some who can talk.
+                let is_here = n == 0 || !dice.once_in(3);
+                let mut pod = Pod { node, namespace, labels, web, addresses, is_here };
                 pod.become_another(dice);
                 pods.push(pod);
             }
         }
-        Self { namespaces, pods, policies: BTreeMap::new() }
+        let policies = (0..dice.roll(4)).map(|n| (n, policy(dice))).collect();
+        Self { namespaces, pods, policies }
+    }
+
+    /// Who is there.
+    pub fn here(&self) -> Vec<usize> {
+        (0..self.pods.len()).filter(|pod| self.pods[*pod].is_here).collect()
     }
 
     /// Something changes.
     pub fn change(&mut self, dice: &mut Dice) {
-        match dice.roll(8) {
+        match dice.roll(10) {
             0 => {
                 let pod = dice.roll(self.pods.len());
                 self.pods[pod].become_another(dice);
+            }
+            8 | 9 => {
+                let pod = dice.roll(self.pods.len());
+                let here = self.here();
+                let is_last = here.iter().filter(|n| self.pods[**n].node == self.pods[pod].node);
+                if !self.pods[pod].is_here {
+                    self.pods[pod].become_another(dice);
+                    self.pods[pod].is_here = true;
+                } else if is_last.count() > 1 {
+                    self.pods[pod].is_here = false;
+                }
             }
             1 => {
                 let namespace = dice.roll(NAMESPACES);
@@ -147,8 +168,12 @@ fn selector(dice: &mut Dice, keys: &[&'static str]) -> Selector {
 }
 
 fn peer(dice: &mut Dice) -> Peer {
-    const BLOCKS: [(&str, &[&str]); 6] = [
-        ("0.0.0.0/0", &["10.1.2.0/24"]),
+    const BLOCKS: [(&str, &[&str]); 9] = [
+        ("0.0.0.0/0", &["10.1.2.0/24", "198.51.100.1/32"]),
+        // Nodes, by their own addresses.
+        ("198.51.100.0/24", &["198.51.100.2/32"]),
+        ("198.51.100.1/32", &[]),
+        ("2001:db8:51::/64", &[]),
         ("10.1.1.0/24", &["10.1.1.12/32", "10.1.1.13/32"]),
         ("10.1.0.0/16", &[]),
         ("192.0.2.0/24", &["192.0.2.128/25"]),
