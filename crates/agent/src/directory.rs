@@ -73,7 +73,7 @@ impl Directory {
 }
 
 /// All addresses that a node itself talks from.
-fn addresses_of(node: &Node) -> impl Iterator<Item = IpAddr> {
+pub(crate) fn addresses_of(node: &Node) -> impl Iterator<Item = IpAddr> {
     let gateways = node.blocks.iter().map(|block| Node::gateway_of(*block));
     let own = node.addresses.iter().copied().chain([node.tunnel]);
     own.chain(gateways).chain(node.service_addresses())
