@@ -21,6 +21,12 @@ pub const DEFAULT_CNI_CONFIG: &str = "/etc/cni/net.d/10-osier.conflist";
 /// How many tracked connections a pod may begin in a second, unless told otherwise: more than servers
 /// begin, and less than fills a tracker before anybody looks.
 const CONNECTION_RATE: u32 = 10_000;
+/// In the kernel's tracker one that nobody answers is remembered for two minutes. In that time a pod fills
+/// half of it, at most; but this many may always begin.
+const CONNECTION_SECONDS: u32 = 240;
+const LEAST_RATE: u32 = 100;
+/// What the kernel's tracker has room for, where it does not say.
+const USUAL_ROOM: u32 = 262_144;
 
 /// The longest configuration that is read, in bytes.
 const MAX_FILE: u64 = 1 << 20;
@@ -59,8 +65,17 @@ pub struct Config {
     /// Whether a switch that restarts waits for its flows; `None`: unless that could lock the node
     /// out.
     pub flow_restore_wait: Option<bool>,
-    /// How many tracked connections a pod may begin in a second; `None`: any number.
-    pub connection_rate: Option<u32>,
+    /// How many tracked connections a pod may begin in a second.
+    pub connection_rate: ConnectionRate,
+}
+
+/// How many tracked connections a pod may begin in a second.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ConnectionRate {
+    /// What the datapath's tracker can bear.
+    Auto,
+    /// So many; 0: any number.
+    Fixed(u32),
 }
 
 /// Where the controller is, and how a node gets to be its own.
@@ -152,11 +167,11 @@ struct File {
     controller: Option<FileController>,
     cni_config: Option<PathBuf>,
     metrics: Option<String>,
-    mtu: Option<FileMtu>,
+    mtu: Option<FileNumber>,
     cool_down_seconds: Option<u32>,
     masquerade: Option<bool>,
     flow_restore_wait: Option<bool>,
-    connection_rate: Option<u32>,
+    connection_rate: Option<FileNumber>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -179,7 +194,7 @@ enum FileAddress {
 
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
-enum FileMtu {
+enum FileNumber {
     Number(i64),
     Word(String),
 }
@@ -232,8 +247,8 @@ impl Config {
             cool_down: Duration::from_secs(file.cool_down_seconds.unwrap_or(60).into()),
             masquerade: file.masquerade.unwrap_or(true),
             flow_restore_wait: file.flow_restore_wait,
-            connection_rate: Some(file.connection_rate.unwrap_or(CONNECTION_RATE))
-                .filter(|n| *n > 0),
+            connection_rate: connection_rate(file.connection_rate)
+                .map_err(|e| wrong("connection_rate", e))?,
         };
         for (key, value) in [
             ("ovsdb", &config.ovsdb),
@@ -303,19 +318,51 @@ fn metrics(text: Option<&str>) -> Result<Option<SocketAddr>, String> {
     }
 }
 
-fn mtu(value: Option<FileMtu>) -> Result<Mtu, String> {
+fn mtu(value: Option<FileNumber>) -> Result<Mtu, String> {
     // 1280 is the least that IPv6 works with (RFC 8200, section 5).
     let wrong = |found: &dyn std::fmt::Display| {
         Err(format!("{found} is neither \"auto\" nor a number from 1280 to 65535"))
     };
     match value {
         None => Ok(Mtu::Auto),
-        Some(FileMtu::Word(word)) if word == "auto" => Ok(Mtu::Auto),
-        Some(FileMtu::Word(word)) => wrong(&word),
-        Some(FileMtu::Number(number)) => match u16::try_from(number) {
+        Some(FileNumber::Word(word)) if word == "auto" => Ok(Mtu::Auto),
+        Some(FileNumber::Word(word)) => wrong(&word),
+        Some(FileNumber::Number(number)) => match u16::try_from(number) {
             Ok(mtu @ 1280..) => Ok(Mtu::Fixed(mtu)),
             _ => wrong(&number),
         },
+    }
+}
+
+fn connection_rate(value: Option<FileNumber>) -> Result<ConnectionRate, String> {
+    let wrong = |found: &dyn std::fmt::Display| {
+        Err(format!("{found} is neither \"auto\" nor a number of connections"))
+    };
+    match value {
+        None => Ok(ConnectionRate::Auto),
+        Some(FileNumber::Word(word)) if word == "auto" => Ok(ConnectionRate::Auto),
+        Some(FileNumber::Word(word)) => wrong(&word),
+        Some(FileNumber::Number(number)) => match u32::try_from(number) {
+            Ok(rate) => Ok(ConnectionRate::Fixed(rate)),
+            Err(_) => wrong(&number),
+        },
+    }
+}
+
+// === impl ConnectionRate ===
+
+impl ConnectionRate {
+    /// What that is with a datapath; `room` is how many connections the kernel's tracker has room for,
+    /// if it says so. Nothing is any number.
+    pub fn of(self, datapath: Datapath, room: Option<u32>) -> Option<u32> {
+        match (self, datapath) {
+            (Self::Fixed(rate), _) => Some(rate).filter(|rate| *rate > 0),
+            (Self::Auto, Datapath::Netdev) => Some(CONNECTION_RATE),
+            (Self::Auto, Datapath::System) => {
+                let bearable = room.unwrap_or(USUAL_ROOM) / CONNECTION_SECONDS;
+                Some(bearable.clamp(LEAST_RATE, CONNECTION_RATE))
+            }
+        }
     }
 }
 
@@ -346,6 +393,27 @@ mod tests {
         assert_eq!(config.metrics.unwrap().port(), 9476);
         assert_eq!((config.mtu, config.datapath), (Mtu::Auto, Datapath::System));
         assert!(parse("").is_ok(), "the host name is a node's name");
+    }
+
+    #[test]
+    fn a_pod_begins_what_the_tracker_can_bear() {
+        let auto = ConnectionRate::Auto;
+        assert_eq!(parse("connection_rate = 'auto'").unwrap().connection_rate, auto);
+        assert_eq!(parse("").unwrap().connection_rate, auto);
+        assert_eq!(auto.of(Datapath::Netdev, Some(1000)), Some(10_000));
+        for (room, rate) in [
+            (Some(262_144), 1092),
+            (None, 1092),
+            (Some(65_536), 273),
+            (Some(1000), 100),
+            (Some(4_000_000), 10_000),
+        ] {
+            assert_eq!(auto.of(Datapath::System, room), Some(rate), "{room:?}");
+        }
+        for (said, rate) in [("0", None), ("7", Some(7)), ("20000", Some(20_000))] {
+            let config = parse(&format!("connection_rate = {said}")).unwrap();
+            assert_eq!(config.connection_rate.of(Datapath::System, Some(1000)), rate);
+        }
     }
 
     #[test]
@@ -411,6 +479,8 @@ mod tests {
         for (text, said) in [
             ("mtu = 100", "mtu: 100 is neither"),
             ("mtu = 'big'", "mtu: big is neither"),
+            ("connection_rate = -1", "connection_rate: -1 is neither"),
+            ("connection_rate = 'many'", "connection_rate: many is neither"),
             ("metrics = 'localhost'", "metrics: \"localhost\" is neither"),
             ("bridge = 'a/b'", "bridge: \"a/b\" is no interface name"),
             ("node = 'a b'", "node: \"a b\" has ' '"),

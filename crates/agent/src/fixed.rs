@@ -40,7 +40,7 @@ impl Fixed {
             bridge: config.bridge.as_str().to_owned(),
             datapath: config.datapath.as_str(),
             foreign_bridge: adopted.foreign_bridge,
-            connection_rate: config.connection_rate,
+            connection_rate: config.connection_rate.of(config.datapath, tracker_room()),
             service_gateway: adopted.service_gateway,
         }
     }
@@ -131,4 +131,10 @@ impl Fixed {
             connection_rate: self.connection_rate,
         })
     }
+}
+
+/// How many connections the kernel's tracker has room for, if it is there.
+fn tracker_room() -> Option<u32> {
+    let said = std::fs::read_to_string("/proc/sys/net/netfilter/nf_conntrack_max").ok()?;
+    said.trim().parse().ok()
 }
