@@ -190,7 +190,8 @@ fn decided(said: &Said, port: &Port) -> Port {
     }
     let view = said.view();
     let workload = view.workloads().get(&port.key.device).map(|workload| workload.identity);
-    if let Some(identity) = workload.or(wish.map(|wish| wish.identity)) {
+    let wished = wish.map(|wish| wish.identity).filter(|identity| *identity != Identity::ANY);
+    if let Some(identity) = workload.or(wished) {
         port.identity = identity;
     } else if is_guarded(view, &port) {
         // Its labels may be such that nobody may reach it.
@@ -328,6 +329,9 @@ objects:
         same_as_anew(&mut wanted);
         hear(&mut wanted, &guarded);
         assert_eq!(identity(&wanted), Identity::QUARANTINED);
+        hear(&mut wanted, &(view_with("node: n1") + "  - { kind: guard, namespace: a }\n"));
+        assert_eq!(identity(&wanted), Identity::QUARANTINED, "a wish that says nothing of labels");
+        same_as_anew(&mut wanted);
         hear(&mut wanted, VIEW);
         assert_eq!(identity(&wanted), Identity::ANY);
         hear(&mut wanted, &guarded);
