@@ -18,10 +18,12 @@ pub(crate) struct Stage {
     pub(crate) outside: Guest,
     echoes: Vec<Echo>,
     /// How often all nodes were told something.
-    told: Cell<u8>,
+    told: Cell<u16>,
     tunnel: &'static str,
     /// Whether machines lead to Services.
     pub(crate) by_gateway: Cell<bool>,
+    /// Whether connections are judged again when policies change.
+    pub(crate) rejudges: Cell<bool>,
     pub(crate) cluster: Cluster,
 }
 
@@ -71,8 +73,10 @@ impl Stage {
         }
         let outside = Guest { name: "outside".to_owned(), netns, addresses, node: 0 };
         let echoes = vec![Echo::start("outside", &outside.netns, &outside.addresses)];
-        let (guests, told, by_gateway) = (Vec::new(), Cell::new(0), Cell::new(false));
-        let mut stage = Self { guests, outside, echoes, told, tunnel, by_gateway, cluster };
+        let (guests, told) = (Vec::new(), Cell::new(0));
+        let (by_gateway, rejudges) = (Cell::new(false), Cell::new(false));
+        let mut stage =
+            Self { guests, outside, echoes, told, tunnel, by_gateway, rejudges, cluster };
         for (node, name) in [(0, "web"), (0, "near"), (1, "far"), (1, "other")] {
             stage.add(node, name);
         }
@@ -99,14 +103,23 @@ impl Stage {
     /// All nodes are told who is what, and these policies with what they select, and have it when this
     /// returns. Of those whose identity is not said, nothing is.
     pub(crate) fn tell(&self, identities: &[(&str, u32)], law: &str) {
+        self.say(identities, law);
+        self.until_heard();
+    }
+
+    /// The same, without waiting for it.
+    pub(crate) fn say(&self, identities: &[(&str, u32)], law: &str) {
         let mut view = with_services(&self.cluster.addressing.view(NODES), self.tunnel);
         if self.by_gateway.get() {
             view = view.replace("'fd96::/112']", "'fd96::/112'], service_gateway: true");
         }
+        if self.rejudges.get() {
+            view = view.replace("'fd96::/112']", "'fd96::/112'], policy: { rejudge: true }");
+        }
         view += law;
         // A node that is nowhere: its flow comes with all that was told.
         self.told.set(self.told.get() + 1);
-        let marker = format!("192.0.2.{}", self.told.get());
+        let marker = self.marker();
         writeln!(view, "- {{ kind: node, name: marker, tunnel: {marker} }}").unwrap();
         for node in 0..usize::from(NODES) {
             let mut view = view.clone();
@@ -119,6 +132,16 @@ impl Stage {
             }
             rewrite_view(&self.cluster.fabric.nodes()[node], &view);
         }
+    }
+
+    fn marker(&self) -> String {
+        let [high, low] = self.told.get().to_be_bytes();
+        format!("192.0.{}.{low}", 2 + high)
+    }
+
+    /// Waits until all nodes have what they were told last.
+    pub(crate) fn until_heard(&self) {
+        let marker = self.marker();
         for node in 0..usize::from(NODES) {
             wait_until("the switch to have what was told", PATIENCE, || {
                 let flows = self.dump(node, 0);
