@@ -1,12 +1,12 @@
 //! More of everything than is good for others: connections, and packets to all.
 
-use crate::frame::{BROADCAST, Ends, Mac, framed};
+use crate::frame::{BROADCAST, Ends, Mac, framed, multicast};
 use crate::lab::PATIENCE;
 use crate::stage::Stage;
 use osier_testbed::traffic::PacketSocket;
 use osier_testbed::{Signal, wait_until};
 use std::io::Write as _;
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -110,23 +110,38 @@ fn under_flood(stage: &Stage, work: impl FnOnce(&Stage)) {
     });
 }
 
-/// What goes to all of a network is bounded, and what goes to one passes beside it.
+/// What goes to all of a network, or to many of it, is bounded, and what goes to one passes beside it.
 #[test]
 fn a_storm_is_a_breeze() {
+    let stage = Stage::new();
+    let mallory = &stage.guests[0].bridged;
+    let many: Ipv6Addr = "ff02::fb".parse().unwrap();
+    for (what, to, packet) in [
+        ("broadcast", BROADCAST, Ends::new(mallory.v4, Ipv4Addr::BROADCAST)),
+        (
+            "multicast",
+            [1, 0, 0x5e, 0, 0, 0xfb],
+            Ends::new(mallory.v4, Ipv4Addr::new(224, 0, 0, 251)),
+        ),
+        ("multicast of IPv6", multicast(many), Ends::new(mallory.v6, many)),
+    ] {
+        storm(&stage, what, &framed(to, mallory.mac, &packet.udp((9, 9), what.as_bytes())));
+    }
+}
+
+fn storm(stage: &Stage, what: &str, storm: &[u8]) {
     const SENT: usize = 20_000;
     /// Packets in a second, and at once, as the meters have it.
     const BOUND: u64 = 1000;
-    let stage = Stage::new();
     let [mallory, bob, carol] = stage.guests.each_ref().map(|guest| &guest.bridged);
-    let all = Ends::new(mallory.v4, Ipv4Addr::BROADCAST).udp((9, 9), b"a storm of frames");
-    let storm = framed(BROADCAST, mallory.mac, &all);
-    let one = framed(bob.mac, mallory.mac, &Ends::new(mallory.v4, bob.v4).udp((9, 9), b"to one"));
+    let ends = Ends::new(mallory.v4, bob.v4);
+    let one = framed(bob.mac, mallory.mac, &ends.udp((9, 9), format!("to one: {what}").as_bytes()));
     let begun = Instant::now();
     let (mut stormed, mut heard) = (0, false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for _ in 0..SENT {
-                let _ = mallory.socket.send(&storm);
+                let _ = mallory.socket.send(storm);
                 std::thread::sleep(Duration::from_micros(20));
             }
             for _ in 0..100 {
@@ -141,12 +156,12 @@ fn a_storm_is_a_breeze() {
         heard = last.unwrap().is_some();
     });
     let most = BOUND * (begun.elapsed().as_secs() + 2);
-    assert!(heard, "what goes to one is lost");
-    assert!(stormed > 0 && stormed <= most, "{stormed} of {SENT}, at most {most}");
+    assert!(heard, "{what}: what goes to one is lost");
+    assert!(stormed > 0 && stormed <= most, "{what}: {stormed} of {SENT}, at most {most}");
     let mut over = 0;
     let _ = carol.socket.receive(Duration::from_millis(300), |frame| {
         over += u64::from(frame == storm);
         false
     });
-    assert!(over <= most, "{over} over the tunnel");
+    assert!(over <= most, "{what}: {over} over the tunnel");
 }
