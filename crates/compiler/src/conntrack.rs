@@ -14,7 +14,7 @@
 //! | 1 | judged, and granted |
 //! | 2 | of the sender's side, the receiver's node judges |
 //! | 3 | to a Service, led by the machine: its answers go back there |
-//! | 8 to 31 | what policies were when it was judged, if that counts |
+//! | 8 to 31 | what policies were when it was judged, if that counts; all ones if it was refused since |
 //!
 //! `ct_label` tells the rules that granted it: bits 0 to 31 at the sender, 32 to 63 at the receiver.
 
@@ -40,6 +40,8 @@ const JUDGED_MARK: u16 = 1;
 const UNJUDGED_MARK: u16 = 2;
 const GATEWAY_MARK: u16 = 3;
 const EPOCH_MARK: u16 = 8;
+/// What policies never are: of connections that were judged again, and refused.
+pub(crate) const REFUSED: u32 = 0xff_ffff;
 
 /// Bits of `ct_state`.
 pub(crate) mod state {
@@ -130,6 +132,17 @@ pub(crate) fn remember(zone: u16) -> Action {
         copy(Register::INGRESS_RULE, bits(Field::CT_LABEL, 32, 32)),
     ];
     Action::Ct(Box::new(Ct { commit: true, zone: Zone::Value(zone), exec, ..Ct::default() }))
+}
+
+/// Remembers, right here, that the connection may no longer be; its zone is the one it was found in.
+pub(crate) fn refuse() -> Action {
+    let zone = Subfield::new(Field::CT_ZONE, 0, 16).expect("a zone has 16 bits");
+    let epoch = Subfield::new(Field::CT_MARK, EPOCH_MARK, 24)
+        .ok()
+        .and_then(|bits| SetField::load(bits, REFUSED.into()).ok())
+        .expect("a mark has 32 bits");
+    let exec = vec![Action::SetField(epoch)];
+    Action::Ct(Box::new(Ct { commit: true, zone: Zone::Field(zone), exec, ..Ct::default() }))
 }
 
 /// Translates as the connection has it, if it is known, and goes on in a table.

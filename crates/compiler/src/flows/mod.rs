@@ -30,6 +30,8 @@ pub(crate) mod priority {
     pub(crate) const MISS: u16 = 0;
     /// What nothing else of a table is for.
     pub(crate) const LAST: u16 = 10;
+    /// The same, of connections that are known.
+    pub(crate) const CUT: u16 = 15;
     /// What policies do not grant here, but may elsewhere.
     pub(crate) const ELSEWHERE: u16 = 20;
     /// What may be an answer of an endpoint, after all that is known to be a question to one.

@@ -59,10 +59,15 @@ pub(crate) fn pipeline(out: &mut Emitter, tunnel: Tunnel, law: Application) {
             .load(Register::EGRESS_RULE, RuleId::ELSEWHERE.0)
             .to(Table::Grant),
     );
-    if law.log {
-        for direction in [Direction::Egress, Direction::Ingress] {
-            let denied = Question::Denied { direction }.ask();
-            out.add(Rule::new(table_of(direction), priority::LAST).then(denied));
+    for direction in [Direction::Egress, Direction::Ingress] {
+        let denied = || Question::Denied { direction }.ask();
+        if law.log {
+            out.add(Rule::new(table_of(direction), priority::LAST).then(denied()));
+        }
+        if law.epoch.is_some() {
+            let cut = Rule::new(table_of(direction), priority::CUT).tracked(0).judged(None, None);
+            let cut = cut.then(conntrack::refuse());
+            out.add(if law.log { cut.then(denied()) } else { cut });
         }
     }
     zone(out, zone_of(VrfId::default()), |rule| rule.when(Register::VRF, 0_u8), 0);
@@ -90,9 +95,10 @@ fn known(out: &mut Emitter, law: Application) {
     out.add(judged(false).to(Table::SourceNat));
     out.add(judged(true).load(Register::UNJUDGED, 1_u8).to(Table::SourceNat));
     if law.epoch.is_some() {
-        // Whoever asked is judged again, not who answers.
-        let answers = known(priority::HIGH).tracked(state::ANSWER).judged(None, None);
-        out.add(answers.to(Table::SourceNat));
+        // Whoever asked is judged again, not who answers; but who was refused then is not answered.
+        let answers = |priority| known(priority).tracked(state::ANSWER);
+        out.add(answers(priority::KNOWN).judged(None, Some(conntrack::REFUSED)));
+        out.add(answers(priority::HIGH).judged(None, None).to(Table::SourceNat));
     }
     out.add(
         known(priority::HIGH)

@@ -12,6 +12,7 @@ mod grant;
 pub use grant::Clause;
 pub(crate) use grant::Grant;
 
+use crate::conntrack::REFUSED;
 use crate::cookie::hash;
 use osier_model::{Direction, Identity, Policy, PolicyName, RuleRef, Selection, SelectionId, View};
 use std::collections::{BTreeMap, BTreeSet};
@@ -256,7 +257,8 @@ impl Policies {
 
     /// A number for what policies say now.
     pub(crate) fn epoch(&self) -> u32 {
-        u32::try_from(self.epoch & 0xff_ffff).unwrap_or(0)
+        let epoch = u32::try_from(self.epoch & 0xff_ffff).unwrap_or(0);
+        if epoch == REFUSED { 0 } else { epoch }
     }
 
     fn count_isolating(
