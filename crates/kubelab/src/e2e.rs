@@ -19,11 +19,11 @@ pub const CONFORMANCE_DUAL: &str = r"\[sig-network\].*(\[Conformance\]|\[Feature
 
 /// The specs of Services that only some clusters pass: the reference network with kube-proxy says
 /// which.
-pub const BEYOND: &str = r"\[sig-network\] (Services|Networking|EndpointSlice|Conntrack|HostPort|Proxy|Traffic Distribution)";
+pub const BEYOND: &str = r"\[sig-network\] (Services|Networking|EndpointSlice|Conntrack|HostPort|Proxy|Traffic Distribution|Service CIDRs|Topology Hints)";
 
-/// What of those is not run: what every cluster must pass, what takes daemons away, SCTP, what needs the
-/// internet, and what asks kube-proxy itself.
-pub const NOT_BEYOND: &str = r"\[Conformance\]|\[Disruptive\]|\[Serial\]|\[Slow\]|SCTP|IPerf2|Internet connection|kube-proxy urls";
+/// What of those is not run: what every cluster must pass, what takes daemons away, what needs sockets of
+/// SCTP, what needs the internet, what measures, and what asks kube-proxy itself.
+pub const NOT_BEYOND: &str = r"\[Conformance\]|\[Disruptive\]|\[Feature:SCTPConnectivity\]|IPerf2|Internet connection|kube-proxy urls";
 
 const JSON: &str = "report.json";
 const LOG: &str = "e2e.log";

@@ -21,6 +21,10 @@ pub const AGNHOST: &str = "registry.k8s.io/e2e-test-images/agnhost:2.56";
 /// BusyBox.
 pub const BUSYBOX: &str = "registry.k8s.io/e2e-test-images/busybox:1.37.0-1";
 
+/// The program that sends what the tracker takes for invalid, and sees whether somebody resets its
+/// connection for that.
+const CONNTRACK_BUG: &str = "regression-issue-74839";
+
 /// What the suite runs in pods, and people when they look for an error.
 const USERLAND: &[&str] = &[
     "bash",
@@ -90,7 +94,7 @@ pub(crate) fn archive(kubernetes: &Kubernetes) -> Result<PathBuf, ImagesError> {
     // Two clusters that start at once make one archive.
     let lock = File::options().create(true).append(true).open(&lock).map_err(file(&lock))?;
     lock.lock().map_err(file(&path))?;
-    let parts = ["pause", "agnhost", "coredns"].map(|name| kubernetes.program(name));
+    let parts = ["pause", "agnhost", "coredns", CONNTRACK_BUG].map(|name| kubernetes.program(name));
     if !up_to_date(&path, &parts) {
         Image::write_all(&images(kubernetes)?, &path, Compression::None)?;
     }
@@ -124,6 +128,7 @@ fn images(kubernetes: &Kubernetes) -> Result<Vec<Image>, ImagesError> {
     for name in ["localhost.crt", "localhost.key"] {
         agnhost.file(&kubernetes.dir().join("agnhost").join(name), name, 0o644)?;
     }
+    let conntrack_bug = program(CONNTRACK_BUG)?;
     let (busybox, userland) = (busybox()?, userland()?);
     let suite = |name: &str| format!("registry.k8s.io/e2e-test-images/{name}");
     let coredns_name = format!("registry.k8s.io/coredns/coredns:v{COREDNS_VERSION}");
@@ -134,6 +139,12 @@ fn images(kubernetes: &Kubernetes) -> Result<Vec<Image>, ImagesError> {
         // With CoreDNS in it, for tests of pods' own nameservers.
         image(AGNHOST, &["/agnhost"], &["pause"], [&busybox, &userland, &coredns, &agnhost]),
         image(&suite("jessie-dnsutils:1.7"), &[], &["bash"], [&busybox, &userland]),
+        image(
+            &suite(&format!("{CONNTRACK_BUG}:1.2")),
+            &[&format!("/{CONNTRACK_BUG}")],
+            &[],
+            [&conntrack_bug],
+        ),
     ];
     for name in ["nginx:1.14-4", "nginx:1.15-4", "httpd:2.4.38-4", "httpd:2.4.39-4"] {
         let serve = ["httpd", "-f", "-p", "80", "-h", "/www"];

@@ -21,6 +21,7 @@ const NEEDED: &[&str] = &[
     "kubectl",
     "kubelet",
     "pause",
+    "regression-issue-74839",
 ];
 
 /// An installed Kubernetes.
