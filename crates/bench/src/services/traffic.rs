@@ -187,20 +187,25 @@ impl Stage {
             rest.split_whitespace().next()?.parse::<f64>().ok()
         };
         let stats = || ovs.appctl(&["dpif-netdev/pmd-stats-show"]);
-        let before = stats()?;
+        let lines = |text: &str| u32::try_from(text.lines().count()).map(f64::from);
+        let megaflows = || Ok::<_, anyhow::Error>(lines(&ovs.appctl(&["dpctl/dump-flows"])?)?);
+        let (before, cached) = (stats()?, megaflows()?);
         let made = self.connections(Side::Ours)?.0 * f64::from(SECONDS);
-        let after = stats()?;
+        let (after, cached) = (stats()?, megaflows()? - cached);
         let each = |name: &str| {
             let [before, after] = [&before, &after].map(|text| number(text, name));
             after.zip(before).map_or(f64::NAN, |(after, before)| (after - before) / made)
         };
-        let megaflows = ovs.appctl(&["dpctl/dump-flows"])?.lines().count();
+        let bridge = format!("unix:{}", ovs.mgmt_socket("br-int").display());
+        let groups = ovs.ofctl(&["-O", "OpenFlow15", "dump-groups", &bridge])?;
+        let groups = groups.lines().filter(|line| line.contains("group_id=")).count();
         eprintln!(
-            "  a connection through the Service: {:.2} packets, {:.2} recirculations, {:.3} upcalls; \
-             {megaflows} megaflows in all, 1 group",
+            "  a connection through the Service: {:.2} packets, {:.2} recirculations, {:.3} upcalls, \
+             {:.4} megaflows; {groups} groups in all",
             each("packets received:"),
             each("packet recirculations:"),
             each("miss with success upcall:"),
+            cached / made,
         );
         Ok(())
     }
