@@ -1,8 +1,8 @@
 //! Services: heard, and told what is wrong with them.
 //!
 //! The mirror keeps what they are to the model; here is only who they are. A Service whose addresses
-//! outside of the cluster are another's already goes without them, and is tried whole again later:
-//! whoever is older has them.
+//! outside of the cluster, or ports of nodes, are another's already goes without them, and is tried whole
+//! again later: whoever is older has them.
 
 use super::news::Watched;
 use super::{Leader, Setup};
@@ -18,7 +18,7 @@ use crate::world::slice::SliceObject;
 use crate::world::watch::Told;
 use ipnet::IpNet;
 use kube::core::ObjectMeta;
-use osier_resource::{Kind, Resource};
+use osier_resource::{Kind, Resource, ServiceSpec};
 use std::collections::BTreeMap;
 
 /// Kinds of what may be wrong with a Service.
@@ -33,7 +33,7 @@ pub(super) struct Services {
     known: Held<String, Box<str>>,
     slices: Held<String, Box<str>>,
     cidrs: Held<String, (Box<str>, Vec<IpNet>)>,
-    /// Services that go without their addresses outside of the cluster, as they should be.
+    /// Services that go without what the outside knows them by, as they should be.
     curtailed: BTreeMap<String, Resource>,
     /// What was wrong at the start, when nobody could hear of it.
     early: BTreeMap<Whose, Problem>,
@@ -59,6 +59,31 @@ pub(super) async fn watched(setup: &Setup) -> Result<Watched, KubernetesError> {
 
 fn uid(metadata: &ObjectMeta) -> Box<str> {
     metadata.uid.as_deref().unwrap_or_default().into()
+}
+
+/// What to try next of a Service, when it was refused like this: without its addresses outside of the
+/// cluster, without its ports of nodes, without both. What is inside is never given up.
+fn lesser(full: &ServiceSpec, refused: &ServiceSpec) -> Option<ServiceSpec> {
+    let unknown = |mut spec: ServiceSpec| {
+        spec.external.clear();
+        spec.balanced.clear();
+        spec
+    };
+    let without_ports = |mut spec: ServiceSpec| {
+        spec.health_port = None;
+        spec.ports.iter_mut().for_each(|port| port.node_port = None);
+        spec
+    };
+    let all = [
+        full.clone(),
+        unknown(full.clone()),
+        without_ports(full.clone()),
+        unknown(without_ports(full.clone())),
+    ];
+    let at = all.iter().position(|spec| spec == refused)?;
+    // One that lacks nothing more than one before it was refused with that.
+    let is_new = |n: &usize| !all[..=at].contains(&all[*n]);
+    (at + 1..all.len()).find(is_new).map(|n| all[n].clone())
 }
 
 // === impl Leader ===
@@ -198,15 +223,16 @@ impl Leader {
 
     /// Goes without what is another's.
     fn curtail(&mut self, name: &Name) {
-        let Some(Resource::Service(full)) = self.mirror.wanted(name.0, &name.1) else { return };
-        if full.spec.external.is_empty() && full.spec.balanced.is_empty() {
-            return;
-        }
-        let (full, mut less) = (full.clone(), full.clone());
-        less.spec.external.clear();
-        less.spec.balanced.clear();
+        let Some(Resource::Service(refused)) = self.mirror.wanted(name.0, &name.1) else { return };
+        let full = match self.services.curtailed.get(&name.1) {
+            Some(Resource::Service(full)) => full,
+            _ => refused,
+        };
+        let Some(less) = lesser(&full.spec, &refused.spec) else { return };
+        let (full, mut service) = (full.clone(), full.clone());
+        service.spec = less;
         self.services.curtailed.insert(name.1.clone(), Resource::Service(full));
-        self.mirror.want(Resource::Service(less));
+        self.mirror.want(Resource::Service(service));
     }
 
     /// Tries again what goes without something.
@@ -236,5 +262,44 @@ impl Leader {
             prefixes.extend(own.iter().filter(|prefix| pods(prefix).is_none()));
         }
         IpNet::aggregate(&prefixes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(text: &str) -> ServiceSpec {
+        serde_json::from_str(text).unwrap()
+    }
+
+    /// All that is tried, one after the other, while everything is refused.
+    fn tried(full: &ServiceSpec) -> Vec<(usize, bool)> {
+        let mut tried = Vec::new();
+        let mut refused = full.clone();
+        while let Some(less) = lesser(full, &refused) {
+            let outside = less.external.len() + less.balanced.len();
+            let ports =
+                less.health_port.is_some() || less.ports.iter().any(|p| p.node_port.is_some());
+            assert_eq!(less.addresses, full.addresses, "what is inside stays");
+            assert_eq!(less.ports.len(), full.ports.len());
+            tried.push((outside, ports));
+            refused = less;
+        }
+        tried
+    }
+
+    #[test]
+    fn a_service_goes_without_what_is_anothers() {
+        let both = r#"{"addresses": ["10.96.0.9"], "external": ["192.0.2.9"], "balanced": ["192.0.2.8"],
+            "ports": [{"port": 80, "nodePort": 30080}], "healthPort": 30081}"#;
+        assert_eq!(tried(&spec(both)), [(0, true), (2, false), (0, false)]);
+        let node_port =
+            r#"{"addresses": ["10.96.0.9"], "ports": [{"port": 80, "nodePort": 30080}]}"#;
+        assert_eq!(tried(&spec(node_port)), [(0, false)]);
+        let external =
+            r#"{"addresses": ["10.96.0.9"], "external": ["192.0.2.9"], "ports": [{"port": 80}]}"#;
+        assert_eq!(tried(&spec(external)), [(0, false)]);
+        assert_eq!(tried(&spec(r#"{"addresses": ["10.96.0.9"], "ports": [{"port": 80}]}"#)), []);
     }
 }

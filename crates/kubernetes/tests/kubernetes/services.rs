@@ -106,6 +106,7 @@ fn services_and_endpoints_are_followed() {
 
         changes(server, &a);
         conflict(server, &a);
+        bad_input(server, &a);
         clean(server);
         a.eventually(
             "nothing of all that",
@@ -182,4 +183,36 @@ fn conflict(server: &Server, a: &Agent) {
     assert_eq!(a.knows(|v| addresses(v, "web").map(|all| all.len())), Some(Some(2)));
     slice(server, "second-1", "second", json!([{"addresses": ["10.244.1.9"]}]));
     a.eventually("its endpoints", |v| endpoints(v, "second"), vec!["10.244.1.9".to_owned()]);
+}
+
+/// What cannot be used of a Service or a slice is told, and the rest goes on.
+fn bad_input(server: &Server, a: &Agent) {
+    let told = |name: &str, reason: &str, text: &str| {
+        until(&format!("an event of {name}"), || {
+            let all = events(server, name);
+            let said = |(r, note): &(String, String)| r == reason && note.contains(text);
+            if all.iter().any(said) { Ok(()) } else { Err(format!("{all:?}")) }
+        });
+    };
+    // Endpoints that have no address of a family.
+    let names = json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
+        "metadata": {"name": "second-2", "labels": {
+            "osier-test": "services", "kubernetes.io/service-name": "second"}},
+        "addressType": "FQDN", "endpoints": [{"addresses": ["example.com"]}],
+        "ports": [{"name": "", "protocol": "TCP", "port": 8080}]});
+    server.send("POST", "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices", &names);
+    told("second-2", "ServiceNotUnderstood", "FQDN");
+    assert_eq!(a.knows(|v| endpoints(v, "second")), Some(vec!["10.244.1.9".to_owned()]));
+    // An address that is a pod's.
+    let over_pods = json!({"clusterIP": "10.96.0.61", "externalIPs": ["10.244.1.200"],
+        "type": "NodePort", "ports": [{"port": 80, "nodePort": 30061}]});
+    service(server, "third", over_pods);
+    told("third", "ServiceRefused", "10.244.1.200");
+    let inside = Some(vec!["10.96.0.61".to_owned()]);
+    a.eventually("the third inside only", |v| addresses(v, "third"), inside);
+    let node_ports = |v: &View| {
+        let name = ServiceName::new("default:third").ok()?;
+        v.services().get(&name)?.ports.first()?.node_port
+    };
+    assert_eq!(a.knows(node_ports), Some(Some(30061)), "its node port is nobody else's");
 }
