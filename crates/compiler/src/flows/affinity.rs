@@ -9,7 +9,7 @@
 //! same cookie, so that it is forgotten with the endpoint, and with another priority, since what is
 //! learned anew would keep the timeout of the flow that it replaces.
 
-use super::balance::{Choice, select};
+use super::balance::{self, Choice, select};
 use super::priority;
 use crate::conntrack::fields;
 use crate::cookie::{CLASS_MASK, LEARNED, hash};
@@ -80,7 +80,7 @@ pub(super) fn keep_clients(out: &mut Emitter, choice: &Choice) {
         let go = Action::resubmit(Table::Endpoint.number());
         let to = |b: &Backend| -> Option<(u16, Vec<Action>)> {
             let address = SetField::new(register, b.address).ok()?;
-            Some((b.weight, vec![Action::SetField(address), go.clone()]))
+            Some((1, vec![Action::SetField(address), go.clone()]))
         };
         // Whose time is over is led anew: by its address alone it would come to the same one.
         let whole = |field: Field| {
@@ -88,7 +88,10 @@ pub(super) fn keep_clients(out: &mut Emitter, choice: &Choice) {
             SelectField { field, mask }
         };
         let fields = [client].into_iter().chain(source).map(whole).collect();
-        let buckets = backends.iter().filter_map(to);
+        // By a hash, the switch prefers a heavier bucket by more than its weight: shares are buckets.
+        let times = balance::times(&backends);
+        let each = backends.iter().zip(times);
+        let buckets = each.flat_map(|(b, times)| std::iter::repeat_n(b, times)).filter_map(to);
         out.add_group(select(choice.group + shard, "hash", fields, buckets));
     }
     let mut before: Option<IpAddr> = None;
