@@ -31,7 +31,7 @@ impl Directory {
         }
         for service in view.services().values() {
             let Some(zone) = zone_of_service(service, view) else { continue };
-            for (port, (address, number)) in fronts(service) {
+            for (port, (address, number)) in fronts(service, view) {
                 let key = (zone, port.transport.number(), address, number);
                 directory.services.insert(key, service.name.clone());
             }

@@ -11,7 +11,7 @@ use crate::fixed::Fixed;
 use crate::gateway::{self, GatewayError};
 use crate::metrics::Metrics;
 use crate::ports::Ports;
-use crate::services::{HealthPorts, Outward, Published, Stale};
+use crate::services::{HealthPorts, NodePort, Outward, Published, Stale, taken};
 use crate::switch::SwitchError;
 use crate::uplink::{pod_mtu, tunnel_mtu};
 use crate::view::{Progress, Said, Taken, ViewContent, ViewUpdates};
@@ -27,6 +27,8 @@ use tracing::{error, info, warn};
 const TICK: Duration = Duration::from_secs(1);
 /// How often the gateway's addresses and routes are put right without a reason.
 const GATEWAY_AUDIT: Duration = Duration::from_secs(10);
+/// Ports of Services that are told of if others have them.
+const MOST_SAID: usize = 5;
 
 /// What holds now, and who hears of it.
 pub(crate) struct Follower {
@@ -79,6 +81,9 @@ impl Follower {
                         self.tell();
                     }
                     self.settle().await;
+                    if self.health.try_again().await {
+                        self.look_at_ports().await;
+                    }
                     // A switch that started anew may have made its interfaces anew.
                     let anew = replayed.has_changed().unwrap_or_default();
                     if anew || set_up.elapsed() >= GATEWAY_AUDIT {
@@ -87,6 +92,7 @@ impl Follower {
                         if let Err(error) = self.set_up_interface().await {
                             warn!(error = %Chain(&error), "the gateway is not as it should be");
                         }
+                        self.look_at_ports().await;
                     }
                 }
             }
@@ -139,6 +145,7 @@ impl Follower {
         self.outward = self.ports.switch().with_said(|said| Outward::of(said.view())).await;
         self.set_up_gateway().await?;
         self.tell_health().await;
+        self.look_at_ports().await;
         self.forget_left_over().await;
         Ok(())
     }
@@ -170,6 +177,30 @@ impl Follower {
             false => self.outward.health(),
         };
         self.health.say(told).await;
+    }
+
+    /// Tells which ports of Services somebody else has on this machine, as long as that is so.
+    async fn look_at_ports(&self) {
+        let mut said = self.health.silent();
+        if !self.fabric.service_gateway {
+            let node_ports = self.outward.node_ports();
+            let taken = taken(&node_ports.keys().copied().collect()).await;
+            let hides = |port: NodePort| {
+                let NodePort { transport, port: number } = port;
+                let service = node_ports.get(&port).map(|name| name.as_str()).unwrap_or_default();
+                format!(
+                    "{transport} port {number} leads to {service}, and a program of the machine \
+                     that listens there is not reached"
+                )
+            };
+            said.extend(taken.into_iter().map(hides));
+        }
+        let more = said.len().saturating_sub(MOST_SAID);
+        said.truncate(MOST_SAID);
+        if more > 0 {
+            said.push(format!("and {more} more"));
+        }
+        self.ports.set_problem("services", Some(said.join("; ")).filter(|text| !text.is_empty()));
     }
 
     /// Has connections forgotten whose endpoints went while nobody looked.
@@ -244,11 +275,16 @@ impl Follower {
             true => services.to_vec(),
             false => Vec::new(),
         };
+        // Where the machine leads to Services, kube-proxy has their ports.
+        let (node_ports, own_addresses) = match service_gateway {
+            true => (BTreeSet::new(), BTreeSet::new()),
+            false => (published.node_ports, published.own),
+        };
         let reached = Reached {
             pods,
             own: self.node.blocks.clone(),
-            // Where the machine leads to Services, kube-proxy has their ports.
-            node_ports: if *service_gateway { BTreeSet::new() } else { published.node_ports },
+            node_ports,
+            own_addresses,
             tunnel: *tunnel,
             seen_as: match (service_gateway, services.is_empty()) {
                 (true, _) => SeenAs::Services(self.node.service_addresses().collect()),

@@ -16,7 +16,7 @@ use crate::policies::{Article, Policies, RuleId};
 use crate::services::{self, Services};
 use osier_model::{
     Change, Fabric, Identity, Invalid, Key, Mac, Network, NetworkName, Node, NodeName, Port,
-    PortKey, Reach, RuleRef, Selection, ServiceName, View, Vni, VrfId,
+    PortKey, Reach, RuleRef, Selection, Service, ServiceName, View, Vni, VrfId,
 };
 use osier_openflow::flow::Flow;
 use osier_openflow::message::FlowRemoved;
@@ -165,12 +165,16 @@ impl Compiler {
         };
         let before = self.touched(&key);
         let own = self.own_node().cloned();
+        let was = match &key {
+            Key::Node(name) => self.view.nodes().get(name).cloned(),
+            _ => None,
+        };
         let said = self.policies_before(&key);
         self.view.apply(change)?;
         let mut owners = self.touched(&key);
         owners.extend(before);
         let moved = matches!(&key, Key::Node(_)) && own.as_ref() != self.own_node();
-        for service in self.services_touched(&key, moved) {
+        for service in self.services_touched(&key, moved, was.as_ref()) {
             owners
                 .extend(self.services.follow(&service, &self.view).into_iter().map(Owner::Shared));
             owners.insert(Key::Service(service).into());
@@ -229,8 +233,9 @@ impl Compiler {
         self.view.services().keys().map(move |name| (name, cookie(name)))
     }
 
-    /// Services whose flows depend on an object; on this node they all do.
-    fn services_touched(&self, key: &Key, moved: bool) -> Vec<ServiceName> {
+    /// Services whose flows depend on an object; on this node they all do, and on another those that the
+    /// outside knows by an address that it has, or had.
+    fn services_touched(&self, key: &Key, moved: bool, was: Option<&Node>) -> Vec<ServiceName> {
         match key {
             Key::Service(name) => vec![name.clone()],
             Key::Endpoints(key) => vec![key.service.clone()],
@@ -240,6 +245,12 @@ impl Compiler {
                 of_router.map(|s| s.name.clone()).collect()
             }
             Key::Node(_) if moved => self.view.services().keys().cloned().collect(),
+            Key::Node(name) if self.view.nodes().get(name) != was => {
+                let nodes = || self.view.nodes().get(name).into_iter().chain(was);
+                let has = |a: &IpAddr| nodes().any(|n| n.tunnel == *a || n.addresses.contains(a));
+                let known = |s: &&Service| s.external.iter().chain(&s.balanced).any(has);
+                self.view.services().values().filter(known).map(|s| s.name.clone()).collect()
+            }
             _ => Vec::new(),
         }
     }

@@ -29,7 +29,7 @@ pub use meters::METERS;
 pub use plan::{Plan, RuleError, RuleProblem};
 pub use policies::{Article, Clause, RuleId};
 pub use question::{CONTROLLER_ID, Question};
-pub use services::{NODE_PORT_ADDRESSES, Use};
+pub use services::{NODE_PORT_ADDRESSES, STAND_INS, Use, stand_in};
 
 /// The groups of ours: of floods, and of Services.
 pub const GROUPS: std::ops::RangeInclusive<u32> =

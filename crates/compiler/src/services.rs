@@ -5,8 +5,10 @@
 //! it is a change of counts.
 
 use crate::cookie::hash;
-use ipnet::IpNet;
-use osier_model::{Fabric, Locality, Service, ServiceName, ServicePort, Transport, View, VrfId};
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use osier_model::{
+    Fabric, Locality, Node, Service, ServiceName, ServicePort, Transport, View, VrfId,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::RangeInclusive;
@@ -21,6 +23,13 @@ pub const NODE_PORT_ADDRESSES: [IpAddr; 2] = [
     IpAddr::V6(Ipv6Addr::new(0xfd6f, 0x7369, 0x6572, 0, 0, 0, 0, 2)),
 ];
 
+/// What connections to a machine's own addresses are to, where a Service is known by one of them outside,
+/// from when the machine has taken them in: one for each address, of either family. Nobody's either.
+pub const STAND_INS: [IpNet; 2] = [
+    IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::new(169, 254, 111, 16), 28)),
+    IpNet::V6(Ipv6Net::new_assert(Ipv6Addr::new(0xfd6f, 0x7369, 0x6572, 0, 0, 0, 0, 0x10), 124)),
+];
+
 /// Something that Services share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Use {
@@ -28,6 +37,18 @@ pub enum Use {
     Router(VrfId),
     /// An address of a Service that is not of the cluster's own range.
     Address(VrfId, IpAddr),
+    /// A port of a Service at an address that some machine has, too: what else goes there is the
+    /// machine's, answers to it among that.
+    Door {
+        /// Whose addresses it is of.
+        vrf: VrfId,
+        /// The address.
+        address: IpAddr,
+        /// What carries it.
+        transport: Transport,
+        /// The number.
+        port: u16,
+    },
     /// An endpoint of a Service that takes all that there is: whatever comes from it may be an answer.
     Source(VrfId, IpAddr),
     /// A port that endpoints listen on: what comes from it may be an answer.
@@ -196,14 +217,43 @@ pub(crate) fn node_port_address(ipv6: bool) -> IpAddr {
     NODE_PORT_ADDRESSES[usize::from(ipv6)]
 }
 
+/// What stands for an address of the machine itself, if it is one: nobody else can tell the switch that a
+/// connection was to that address.
+pub fn stand_in(node: &Node, address: IpAddr) -> Option<IpAddr> {
+    let own = node.addresses.iter().copied().chain([node.tunnel]);
+    let place = own.filter(|own| own.is_ipv6() == address.is_ipv6()).position(|a| a == address)?;
+    match STAND_INS[usize::from(address.is_ipv6())] {
+        IpNet::V4(v4) => v4.hosts().nth(place).map(IpAddr::V4),
+        IpNet::V6(v6) => v6.hosts().nth(place).map(IpAddr::V6),
+    }
+}
+
+/// Whether an address is one by which machines lead to Services.
+pub(crate) fn is_of_machine(address: IpAddr) -> bool {
+    NODE_PORT_ADDRESSES.contains(&address) || STAND_INS.iter().any(|all| all.contains(&address))
+}
+
 fn uses(service: &Service, view: &View) -> BTreeSet<Use> {
     let Some(vrf) = vrf_of(service, view) else { return BTreeSet::new() };
     let mut uses = BTreeSet::from([Use::Router(vrf)]);
     let addresses = service.addresses.iter().chain(&service.external).chain(&service.balanced);
     let apart = addresses.filter(|address| !is_of_range(view.fabric(), vrf, **address));
-    uses.extend(apart.map(|address| Use::Address(vrf, *address)));
+    for address in apart.copied() {
+        let by_door = !view.fabric().service_gateway && is_of_some_machine(view, address);
+        uses.extend(service.ports.iter().map(
+            |ServicePort { transport, port, .. }| match *transport {
+                Transport::Any => Use::Address(vrf, address),
+                _ if !by_door => Use::Address(vrf, address),
+                transport => Use::Door { vrf, address, transport, port: *port },
+            },
+        ));
+    }
     if service.ports.iter().any(|port| port.node_port.is_some()) {
         uses.extend(families(service).map(|ipv6| Use::Address(vrf, node_port_address(ipv6))));
+    }
+    if let Some(own) = view.nodes().get(view.node()) {
+        let known = service.external.iter().chain(&service.balanced);
+        uses.extend(known.filter_map(|a| Some(Use::Address(vrf, stand_in(own, *a)?))));
     }
     for slice in view.endpoints_of(&service.name) {
         if slice.ports.iter().any(|p| p.transport == Transport::Any) {
@@ -224,6 +274,11 @@ fn uses(service: &Service, view: &View) -> BTreeSet<Use> {
     uses
 }
 
+/// Whether a machine of the cluster has an address itself.
+fn is_of_some_machine(view: &View, address: IpAddr) -> bool {
+    view.nodes().values().any(|node| node.tunnel == address || node.addresses.contains(&address))
+}
+
 /// Whether an address is of the range that the default router leads to Services as a whole.
 fn is_of_range(fabric: &Fabric, vrf: VrfId, address: IpAddr) -> bool {
     vrf == VrfId::default() && fabric.services.iter().any(|range: &IpNet| range.contains(&address))
@@ -234,6 +289,10 @@ impl std::fmt::Display for Use {
         match self {
             Self::Router(vrf) => write!(f, "services of router {}", vrf.0),
             Self::Address(vrf, address) => write!(f, "services at {address} of router {}", vrf.0),
+            Self::Door { vrf, address, transport, port } => {
+                let at = std::net::SocketAddr::new(*address, *port);
+                write!(f, "services at {at}/{transport} of router {}", vrf.0)
+            }
             Self::Source(vrf, address) => write!(f, "endpoint {address} of router {}", vrf.0),
             Self::Target { vrf, ipv6, transport, port } => {
                 let family = if *ipv6 { "IPv6" } else { "IPv4" };

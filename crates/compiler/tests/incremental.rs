@@ -105,10 +105,11 @@ fn service_name(n: u8) -> ServiceName {
     ServiceName::new(&format!("ns:s{n}")).unwrap()
 }
 
+/// Those of the outside are nodes' own, if the nodes are there.
 fn service_address(v6: bool, outside: bool, n: u8) -> IpAddr {
     match (v6, outside) {
         (false, false) => [10, 96, 0, n].into(),
-        (false, true) => [203, 0, 113, n].into(),
+        (false, true) => [192, 0, 2, n].into(),
         (true, false) => [0xfd96, 0, 0, 0, 0, 0, 0, n.into()].into(),
         (true, true) => [0x2001, 0xdb8, 0, 0, 0, 0, 0, n.into()].into(),
     }

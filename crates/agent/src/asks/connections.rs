@@ -57,7 +57,7 @@ impl<'a> Meant<'a> {
         let ConnectionsRequest { port, of, .. } = request;
         let named = of.as_ref().and_then(|of| of.service.as_ref());
         let is_at = |service: &&Service| {
-            port.is_some_and(|port| fronts(service).any(|(_, (_, number))| number == port))
+            port.is_some_and(|port| fronts(service, view).any(|(_, (_, number))| number == port))
         };
         let at_port = view.services().values().filter(is_at).map(|service| &service.name);
         Self {

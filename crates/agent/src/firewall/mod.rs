@@ -7,7 +7,7 @@
 mod script;
 
 use crate::gateway::{self, GatewayError};
-use crate::services::NodePort;
+use crate::services::{NodePort, OwnAddress};
 use ipnet::IpNet;
 use osier_model::Tunnel;
 use script::Table;
@@ -40,6 +40,8 @@ pub(crate) struct Reached {
     pub(crate) own: Vec<IpNet>,
     /// Ports of the machine that lead to Services.
     pub(crate) node_ports: BTreeSet<NodePort>,
+    /// Addresses of the machine by which the outside knows Services.
+    pub(crate) own_addresses: BTreeSet<OwnAddress>,
     /// How nodes talk to each other.
     pub(crate) tunnel: Tunnel,
     /// What pods are seen as that reach a pod by an address that the machine translates.

@@ -2,9 +2,9 @@
 
 use super::{Exceptions, Reached, SeenAs};
 use crate::netlink::PODS_GROUP;
-use crate::services::NodePort;
+use crate::services::{NodePort, OwnAddress};
 use ipnet::IpNet;
-use osier_compiler::NODE_PORT_ADDRESSES;
+use osier_compiler::{NODE_PORT_ADDRESSES, STAND_INS};
 use osier_model::Tunnel;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -31,7 +31,8 @@ impl Table {
     /// The table anew, as one transaction.
     pub(super) fn script(&self) -> String {
         let Self { masquerade, exceptions, reached } = self;
-        let Reached { pods, own, node_ports: ports, tunnel, seen_as, services } = reached;
+        let Reached { pods, own, node_ports: ports, own_addresses, tunnel, seen_as, services } =
+            reached;
         let mut script =
             String::from("add table inet osier\ndelete table inet osier\ntable inet osier {\n");
         script.push_str(&switch_guard());
@@ -49,7 +50,7 @@ impl Table {
             "\t\tiifname { \"osier0\", \"osier-svc\" } accept\n\t\toifname { \"osier0\", \"osier-svc\" } accept\n\t}\n",
         );
         script.push_str(&host_ports(&exceptions.host_ports));
-        script.push_str(&node_ports(ports));
+        script.push_str(&to_services(ports, own_addresses));
         script.push_str(&way_back(pods, own, seen_as));
         script.push_str(&way_out(pods, *masquerade, exceptions));
         script.push_str("}\n");
@@ -180,24 +181,52 @@ fn host_ports(rules: &BTreeSet<String>) -> String {
 }
 
 /// Chains that lead from ports of the machine to Services: the switch does the rest. Not by the
-/// loopback address, which has no meaning there.
-fn node_ports(ports: &BTreeSet<NodePort>) -> String {
-    if ports.is_empty() {
+/// loopback address, which has no meaning there. Where Services are known by the machine's own addresses,
+/// those come first: they name an address, node ports do not.
+fn to_services(ports: &BTreeSet<NodePort>, own: &BTreeSet<OwnAddress>) -> String {
+    if ports.is_empty() && own.is_empty() {
         return String::new();
     }
-    let [v4, v6] = NODE_PORT_ADDRESSES;
+    let (mut sets, mut rules) = (String::new(), String::new());
+    for (family, kind, v4) in [("ip", "ipv4_addr", true), ("ip6", "ipv6_addr", false)] {
+        let of_family = own.iter().filter(|own| own.address.is_ipv4() == v4);
+        let elements: Vec<String> = of_family.map(ToString::to_string).collect();
+        if elements.is_empty() {
+            continue;
+        }
+        let elements = elements.join(", ");
+        // Writing to a string cannot fail.
+        let _ = write!(
+            sets,
+            "\tmap own-{family} {{\n\t\ttype {kind} . inet_proto . inet_service : {kind}\n\
+             \t\telements = {{ {elements} }}\n\t}}\n"
+        );
+        let _ = writeln!(
+            rules,
+            "\t\tdnat {family} to {family} daddr . meta l4proto . th dport map @own-{family}"
+        );
+    }
+    if !ports.is_empty() {
+        let [v4, v6] = NODE_PORT_ADDRESSES;
+        let _ = write!(
+            sets,
+            "\tset node-ports {{\n\t\ttype inet_proto . inet_service\n\t\telements = {{ {} }}\n\t}}\n",
+            listed(ports)
+        );
+        let _ = write!(
+            rules,
+            "\t\tmeta nfproto ipv4 meta l4proto . th dport @node-ports dnat ip to {v4}\n\
+             \t\tmeta nfproto ipv6 meta l4proto . th dport @node-ports dnat ip6 to {v6}\n"
+        );
+    }
     format!(
-        "\tset node-ports {{\n\t\ttype inet_proto . inet_service\n\t\telements = {{ {} }}\n\t}}\n\
-         \tchain to-services {{\n\
-         \t\tip daddr 127.0.0.0/8 return\n\t\tip6 daddr ::1 return\n\
-         \t\tmeta nfproto ipv4 meta l4proto . th dport @node-ports dnat ip to {v4}\n\
-         \t\tmeta nfproto ipv6 meta l4proto . th dport @node-ports dnat ip6 to {v6}\n\t}}\n\
+        "{sets}\tchain to-services {{\n\
+         \t\tip daddr 127.0.0.0/8 return\n\t\tip6 daddr ::1 return\n{rules}\t}}\n\
          \tchain node-ports-in {{\n\
          \t\ttype nat hook prerouting priority dstnat; policy accept;\n\
          \t\tfib daddr type local jump to-services\n\t}}\n\
          \tchain node-ports-own {{\n\t\ttype nat hook output priority -100; policy accept;\n\
-         \t\tfib daddr type local jump to-services\n\t}}\n",
-        listed(ports),
+         \t\tfib daddr type local jump to-services\n\t}}\n"
     )
 }
 
@@ -208,16 +237,17 @@ fn way_back(pods: &[IpNet], own: &[IpNet], seen_as: &SeenAs) -> String {
     let mut chain = String::from(
         "\tchain way-back {\n\t\ttype nat hook postrouting priority srcnat - 1; policy accept;\n",
     );
-    for (family, address) in ["ip", "ip6"].into_iter().zip(NODE_PORT_ADDRESSES) {
+    let doors = NODE_PORT_ADDRESSES.into_iter().zip(STAND_INS);
+    for (family, (address, stand_ins)) in ["ip", "ip6"].into_iter().zip(doors) {
         let of_family = own.iter().filter(|block| block.addr().is_ipv4() == address.is_ipv4());
         let own: Vec<String> = of_family.map(ToString::to_string).collect();
-        if !own.is_empty() {
-            let own = own.join(", ");
+        if own.is_empty() {
+            continue;
+        }
+        let own = own.join(", ");
+        for to in [address.to_string(), stand_ins.to_string()] {
             // Writing to a string cannot fail.
-            let _ = writeln!(
-                chain,
-                "\t\t{family} daddr {address} {family} saddr != {{ {own} }} return"
-            );
+            let _ = writeln!(chain, "\t\t{family} daddr {to} {family} saddr != {{ {own} }} return");
         }
     }
     if let SeenAs::Services(_) = seen_as {
@@ -304,6 +334,31 @@ mod tests {
         assert!(script.contains("\"osier-svc\" } ip saddr { 10.1.1.9 } ip daddr !="), "{script}");
         let rule = "\t\tip6 saddr fd01::9 ip6 daddr fd01::9 drop\n\t\tiifname {";
         assert!(script.contains(rule), "{script}");
+    }
+
+    #[test]
+    fn addresses_of_the_machine_lead_to_services_at_some_ports() {
+        let mut table = table(&["10.1.0.0/16"], true, Exceptions::default());
+        let port = NodePort { transport: Transport::Udp, port: 53 };
+        let own = |address: &str, stand_in: &str| OwnAddress {
+            address: address.parse().unwrap(),
+            port,
+            stand_in: stand_in.parse().unwrap(),
+        };
+        let v4 = own("192.0.2.9", "169.254.111.17");
+        table.reached.own_addresses = BTreeSet::from([v4]);
+        let script = table.script();
+        for line in [
+            "elements = { 192.0.2.9 . udp . 53 : 169.254.111.17 }\n",
+            "\t\tdnat ip to ip daddr . meta l4proto . th dport map @own-ip\n",
+        ] {
+            assert!(script.contains(line), "{script}");
+        }
+        assert!(!script.contains("own-ip6") && !script.contains("@node-ports"), "{script}");
+        let before = table.clone();
+        table.reached.own_addresses.insert(own("2001:db8::9", "fd6f:7369:6572::11"));
+        assert!(table.script().contains("map own-ip6"), "{}", table.script());
+        assert_eq!(table.step_from(&before), None, "another map");
     }
 
     #[test]

@@ -77,7 +77,7 @@ fn seconds(time: SystemTime) -> Option<u64> {
 }
 
 async fn problems(config: &Config, ports: &Ports) -> BTreeMap<String, String> {
-    let mut problems = BTreeMap::new();
+    let mut problems = ports.problems();
     if let Err(error) = ports.status().await {
         problems.insert("switch".to_owned(), error.to_string());
     }

@@ -41,6 +41,7 @@ use osier_cni::rpc::Request;
 use osier_cni::spec::{AddResult, Command};
 use osier_model::{DeviceName, InterfaceName, PortKey};
 use state::State;
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -71,6 +72,8 @@ struct Shared {
     locks: Arc<Locks>,
     turns: Turns,
     started: Instant,
+    /// What else is wrong with the node, by what it is wrong with.
+    problems: Mutex<BTreeMap<String, String>>,
 }
 
 // === impl Ports ===
@@ -105,7 +108,25 @@ impl Ports {
             locks: Arc::default(),
             turns: Turns::default(),
             started: Instant::now(),
+            problems: Mutex::default(),
         }))
+    }
+
+    /// Something is wrong with the node, or is no longer.
+    pub(crate) fn set_problem(&self, what: &str, text: Option<String>) {
+        let mut problems = self.0.problems.lock().unwrap_or_else(PoisonError::into_inner);
+        let was = match &text {
+            Some(text) => problems.insert(what.to_owned(), text.clone()),
+            None => problems.remove(what),
+        };
+        if let Some(text) = text.filter(|text| was.as_ref() != Some(text)) {
+            warn!(what, text, "something is wrong with the node");
+        }
+    }
+
+    /// What was said to be wrong.
+    pub(crate) fn problems(&self) -> BTreeMap<String, String> {
+        self.0.problems.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The switch that they are at.

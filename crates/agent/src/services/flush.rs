@@ -60,7 +60,7 @@ impl Stale {
         let mut ways = BTreeSet::new();
         let Some(service) = view.services().get(name) else { return ways };
         let Some(zone) = zone_of_service(service, view) else { return ways };
-        for (port, at) in fronts(service) {
+        for (port, at) in fronts(service, view) {
             let transport = port.transport;
             let slices = view.endpoints_of(name);
             for (address, number, endpoint) in Candidates::new(slices, port, at.0.is_ipv6()).all() {

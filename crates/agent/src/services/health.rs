@@ -26,6 +26,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub(crate) struct HealthPorts {
     said: watch::Sender<BTreeMap<u16, Health>>,
     listeners: BTreeMap<u16, AbortHandle>,
+    /// Ports at which it is not said, and why.
+    silent: BTreeMap<u16, String>,
     turns: Arc<Semaphore>,
 }
 
@@ -35,7 +37,7 @@ impl Default for HealthPorts {
     fn default() -> Self {
         let (said, _) = watch::channel(BTreeMap::new());
         let turns = Arc::new(Semaphore::new(CONNECTIONS));
-        Self { said, listeners: BTreeMap::new(), turns }
+        Self { said, listeners: BTreeMap::new(), silent: BTreeMap::new(), turns }
     }
 }
 
@@ -46,8 +48,28 @@ impl Drop for HealthPorts {
 }
 
 impl HealthPorts {
-    /// This is said from now on, there and nowhere else. A port that somebody else has is tried
-    /// again at the next change.
+    /// Ports at which nothing is said, since somebody else has them: by Service, in words.
+    pub(crate) fn silent(&self) -> Vec<String> {
+        let said = self.said.borrow();
+        let tell = |(port, why): (&u16, &String)| {
+            let service = said.get(port).map(|health| health.service.as_str()).unwrap_or_default();
+            format!("the health of {service} is not told at port {port}: {why}")
+        };
+        self.silent.iter().map(tell).collect()
+    }
+
+    /// Tries again where somebody else was. Whether something is said now that was not.
+    pub(crate) async fn try_again(&mut self) -> bool {
+        if self.silent.is_empty() {
+            return false;
+        }
+        let before = self.silent.len();
+        let now = self.said.borrow().clone();
+        self.say(now).await;
+        self.silent.len() < before
+    }
+
+    /// This is said from now on, there and nowhere else, as far as nobody else has the ports.
     pub(crate) async fn say(&mut self, now: BTreeMap<u16, Health>) {
         self.listeners.retain(|port, listener| {
             let stays = now.contains_key(port);
@@ -56,6 +78,7 @@ impl HealthPorts {
             }
             stays
         });
+        self.silent.retain(|port, _| now.contains_key(port));
         for port in now.keys() {
             if self.listeners.contains_key(port) {
                 continue;
@@ -65,9 +88,13 @@ impl HealthPorts {
                     let serve =
                         serve(listener, *port, self.said.subscribe(), Arc::clone(&self.turns));
                     self.listeners.insert(*port, tokio::spawn(serve).abort_handle());
+                    self.silent.remove(port);
                 }
                 Err(error) => {
-                    warn!(port, error = %Chain(&error), "a Service's health is not told here");
+                    let why = Chain(&error).to_string();
+                    if self.silent.insert(*port, why).is_none() {
+                        warn!(port, error = %Chain(&error), "a Service's health is not told here");
+                    }
                 }
             }
         }
@@ -137,6 +164,26 @@ fn page(Health { service, local }: &Health) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_port_that_is_taken_is_told_and_tried_again() {
+        let other = bind(0).await.unwrap();
+        let port = other.local_addr().unwrap().port();
+        let mut ports = HealthPorts::default();
+        let health = Health { service: "shop:web".parse().unwrap(), local: 1 };
+        ports.say(BTreeMap::from([(port, health)])).await;
+        let silent = ports.silent();
+        let [told] = silent.as_slice() else { panic!("{silent:?}") };
+        assert!(told.contains("shop:web") && told.contains(&port.to_string()), "{told}");
+        assert!(!ports.try_again().await, "it is still taken");
+        drop(other);
+        assert!(ports.try_again().await);
+        assert!(ports.silent().is_empty());
+        TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.unwrap();
+        // Nobody asks for it any more.
+        ports.say(BTreeMap::new()).await;
+        assert!(ports.silent().is_empty() && !ports.try_again().await);
+    }
 
     #[test]
     fn a_node_without_endpoints_is_unavailable() {

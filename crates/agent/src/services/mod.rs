@@ -3,13 +3,15 @@
 
 mod flush;
 mod health;
+mod taken;
 
 pub(crate) use flush::{Flusher, Stale};
 pub(crate) use health::HealthPorts;
+pub(crate) use taken::taken;
 
 use ipnet::IpNet;
-use osier_compiler::NODE_PORT_ADDRESSES;
 use osier_compiler::conntrack::zone_of;
+use osier_compiler::{NODE_PORT_ADDRESSES, STAND_INS, stand_in};
 use osier_model::{Candidates, Service, ServiceName, ServicePort, Transport, View, VrfId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -22,6 +24,17 @@ pub(crate) struct NodePort {
     pub(crate) transport: Transport,
     /// The number.
     pub(crate) port: u16,
+}
+
+/// An address of the machine by which the outside knows a Service, at one of its ports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct OwnAddress {
+    /// The address.
+    pub(crate) address: IpAddr,
+    /// The Service's port.
+    pub(crate) port: NodePort,
+    /// What the switch knows it by.
+    pub(crate) stand_in: IpAddr,
 }
 
 /// What a node says of a Service to those who balance load over nodes.
@@ -40,6 +53,8 @@ pub(crate) struct Published {
     pub(crate) prefixes: BTreeSet<IpNet>,
     /// Ports of its own that lead there.
     pub(crate) node_ports: BTreeSet<NodePort>,
+    /// Addresses of its own that lead there, at some ports.
+    pub(crate) own: BTreeSet<OwnAddress>,
 }
 
 /// What each Service asks of the machine. Most ask nothing, so a change of one costs that one.
@@ -51,6 +66,8 @@ struct Asked {
     /// Addresses that are not of the cluster's own range.
     addresses: Vec<IpAddr>,
     node_ports: Vec<NodePort>,
+    /// Those of the addresses that are this machine's.
+    own: Vec<OwnAddress>,
     /// Where to say how many endpoints are here.
     health: Option<(u16, usize)>,
 }
@@ -73,7 +90,9 @@ impl Outward {
         let now = view.services().get(name).map(|service| Asked::by(service, view));
         let now = now.unwrap_or_default();
         let was = self.0.remove(name).unwrap_or_default();
-        let differs = (&was.addresses, &was.node_ports) != (&now.addresses, &now.node_ports);
+        let of_machine =
+            |asked: &Asked| (asked.addresses.clone(), asked.node_ports.clone(), asked.own.clone());
+        let differs = of_machine(&was) != of_machine(&now);
         if now != Asked::default() {
             self.0.insert(name.clone(), now);
         }
@@ -82,7 +101,7 @@ impl Outward {
 
     /// All of it, for a machine with this view.
     pub(crate) fn published(&self, view: &View) -> Published {
-        // An address of a machine is the way to that machine, whoever else claims it.
+        // An address of a machine is the way to that machine, which leads from there.
         let machines: BTreeSet<IpAddr> = view
             .nodes()
             .values()
@@ -97,7 +116,18 @@ impl Outward {
         if !node_ports.is_empty() {
             prefixes.extend(NODE_PORT_ADDRESSES.map(IpNet::from));
         }
-        Published { prefixes, node_ports }
+        let own: BTreeSet<OwnAddress> =
+            self.0.values().flat_map(|asked| asked.own.iter().copied()).collect();
+        if !own.is_empty() {
+            prefixes.extend(STAND_INS);
+        }
+        Published { prefixes, node_ports, own }
+    }
+
+    /// Ports of the machine that lead to Services, each with whose it is.
+    pub(crate) fn node_ports(&self) -> BTreeMap<NodePort, &ServiceName> {
+        let all = self.0.iter();
+        all.flat_map(|(name, asked)| asked.node_ports.iter().map(move |p| (*p, name))).collect()
     }
 
     /// Where this node says what, by port.
@@ -126,7 +156,22 @@ impl Asked {
             .ports
             .iter()
             .filter_map(|port| Some(NodePort { transport: port.transport, port: port.node_port? }));
-        Self { addresses: apart.copied().collect(), node_ports: node_ports.collect(), health }
+        let node = view.nodes().get(view.node());
+        let known = service.external.iter().chain(&service.balanced);
+        let stand_ins = known.filter_map(|a| Some((*a, stand_in(node?, *a)?)));
+        let own = stand_ins.flat_map(|(address, stand_in)| {
+            let ports = service.ports.iter().filter(|port| port.transport != Transport::Any);
+            ports.map(move |ServicePort { transport, port, .. }| {
+                let port = NodePort { transport: *transport, port: *port };
+                OwnAddress { address, port, stand_in }
+            })
+        });
+        Self {
+            addresses: apart.copied().collect(),
+            node_ports: node_ports.collect(),
+            own: own.collect(),
+            health,
+        }
     }
 }
 
@@ -140,10 +185,16 @@ pub(crate) fn zone_of_service(service: &Service, view: &View) -> Option<u16> {
 }
 
 /// Where a Service is asked: each of its ports at each of its addresses, and at nodes.
-pub(crate) fn fronts(service: &Service) -> impl Iterator<Item = (&ServicePort, (IpAddr, u16))> {
+pub(crate) fn fronts<'a>(
+    service: &'a Service,
+    view: &'a View,
+) -> impl Iterator<Item = (&'a ServicePort, (IpAddr, u16))> {
+    let node = view.nodes().get(view.node());
     let known = service.addresses.iter().chain(&service.external).chain(&service.balanced);
+    let of_machine = known.clone().filter_map(move |a| stand_in(node?, *a));
     service.ports.iter().flat_map(move |port| {
-        let known = known.clone().map(|address| (*address, port.port));
+        let known = known.clone().copied().chain(of_machine.clone());
+        let known = known.map(|address| (address, port.port));
         let at_nodes = NODE_PORT_ADDRESSES.map(|address| port.node_port.map(|n| (address, n)));
         known.chain(at_nodes.into_iter().flatten()).map(move |at| (port, at))
     })
@@ -165,6 +216,13 @@ fn ready_here(service: &Service, view: &View) -> usize {
 fn is_of_default_router(service: &Service, view: &View) -> bool {
     let vrf = |name| view.routers().get(name).map(|router| router.vrf);
     service.router.as_ref().is_none_or(|name| vrf(name) == Some(VrfId::default()))
+}
+
+/// As an element of a map of nftables.
+impl fmt::Display for OwnAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} . {} : {}", self.address, self.port, self.stand_in)
+    }
 }
 
 /// As an element of a set of nftables.
@@ -200,13 +258,19 @@ mod tests {
             "10.96.0.0/16",
             "10.97.0.1/32",
             "169.254.111.2/32",
+            "169.254.111.16/28",
             "203.0.113.1/32",
             "203.0.113.2/32",
             "fd6f:7369:6572::2/128",
+            "fd6f:7369:6572::10/124",
         ];
         assert_eq!(prefixes, expected);
         let ports: Vec<String> = published.node_ports.iter().map(ToString::to_string).collect();
         assert_eq!(ports, ["tcp . 30080"]);
+        // Known by an address of the machine.
+        let own: Vec<String> = published.own.iter().map(ToString::to_string).collect();
+        let expected = ["tcp . 80", "udp . 53"];
+        assert_eq!(own, expected.map(|port| format!("192.0.2.9 . {port} : 169.254.111.17")));
 
         // Endpoints change nothing there, and a Service without anything outward neither.
         let a = "a".parse().unwrap();

@@ -2,7 +2,8 @@
 //! where that is promised.
 
 use crate::ask::{self, count};
-use crate::stage::{Guest, Stage, at, eventually, node_port, service, slice};
+use crate::stage::{Guest, Stage, TARGET, at, eventually, node_port, service, slice};
+use osier_testbed::Netns;
 use std::collections::BTreeSet;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -81,6 +82,78 @@ fn pods_nodes_and_the_outside_reach_a_service() {
             assert_eq!(counts.len(), 2, "{counts:?}");
         }
     }
+}
+
+/// The outside may know a Service by an address of a node, which has other things to do, too.
+#[test]
+fn addresses_of_nodes_lead_to_services_at_their_ports() {
+    let stage = Stage::new();
+    let own = [outer(&stage, 1, false), outer(&stage, 1, true)];
+    let published = format!(", external: ['{}', '{}']", own[0], own[1]);
+    // The same port at another node's address is another Service's.
+    let other = [outer(&stage, 2, false), outer(&stage, 2, true)];
+    let balanced = format!(", balanced: ['{}', '{}']", other[0], other[1]);
+    stage.tell(&[
+        service("web", &WEB, &published),
+        slice("web", &both(&stage)),
+        service("far", &["10.96.0.11", "fd96::11"], &balanced),
+        slice("far", &both(&stage)[2..]),
+    ]);
+    let names = |from: &Netns, ask: &(dyn Fn() -> io::Result<ask::Answer> + Send + Sync)| {
+        let counts = count(from, TIMES, ask);
+        counts.into_keys().filter_map(|said| Some(said.split(' ').next()?.to_owned())).collect()
+    };
+    for ipv6 in [false, true] {
+        let n = usize::from(ipv6);
+        let (near, far) = (SocketAddr::new(own[n], 80), SocketAddr::new(other[n], 80));
+        let from = &stage.outside.netns;
+        eventually("the Service", from, || ask::tcp(near), Result::is_ok);
+        eventually("the other", from, || ask::tcp(far), Result::is_ok);
+        // From outside: itself to the endpoint that is with the node, as by the node's port.
+        let reserved: IpAddr =
+            if ipv6 { "fd01::1:ffff:ffff:ffff:ffff" } else { "10.1.1.254" }.parse().unwrap();
+        let outside = stage.outside.address(ipv6);
+        let expected = BTreeSet::from([format!("e1 {outside}"), format!("e2 {reserved}")]);
+        assert_eq!(answers(&stage.outside, || ask::tcp(near)), expected, "{near}");
+        assert_eq!(answers(&stage.outside, || ask::udp(near)), expected, "{near}");
+        let expected = BTreeSet::from([format!("e2 {outside}")]);
+        assert_eq!(answers(&stage.outside, || ask::tcp(far)), expected, "{far}");
+        for (who, from) in [
+            ("n1", stage.node(0)),
+            ("n2", stage.node(1)),
+            ("client", &stage.client.netns),
+            ("e2", &stage.endpoint("e2").netns),
+        ] {
+            let found: BTreeSet<String> = names(from, &|| ask::tcp(near));
+            assert_eq!(found, ["e1", "e2"].map(str::to_owned).into(), "{who} to {near}");
+            let found: BTreeSet<String> = names(from, &|| ask::udp(far));
+            assert_eq!(found, ["e2".to_owned()].into(), "{who} to {far}");
+        }
+        // What the node itself has at other ports is still there.
+        let itself = SocketAddr::new(own[n], TARGET);
+        let expected = BTreeSet::from(["n1".to_owned()]);
+        assert_eq!(names(from, &|| ask::tcp(itself)), expected, "{itself}");
+    }
+}
+
+/// A port that a program of the machine has is told where the Service says its health, once it is free.
+#[test]
+fn a_health_port_that_was_taken_is_used_when_it_is_free() {
+    const PORT: u16 = 32107;
+    let stage = Stage::new();
+    let taken = stage.node(0).tcp_listen(at("0.0.0.0", PORT)).unwrap();
+    let rest = format!(", external_traffic: local, health_port: {PORT}");
+    stage.tell(&[service("web", &WEB, &rest), slice("web", &both(&stage)[..2])]);
+    let from = &stage.outside.netns;
+    let status = |n, ipv6| {
+        let to = SocketAddr::new(outer(&stage, n, ipv6), PORT);
+        eventually(&format!("an answer of {to}"), from, || ask::http_status(to), Result::is_ok);
+    };
+    // The other node has the port for itself. When it answers, the first has tried in vain.
+    status(2, false);
+    drop(taken);
+    status(1, false);
+    status(1, true);
 }
 
 fn outer(stage: &Stage, n: u8, ipv6: bool) -> IpAddr {
@@ -195,13 +268,13 @@ fn large_datagrams_arrive_whole() {
     let stage = Stage::new();
     let (e1, e2) = (both(&stage)[..2].to_vec(), both(&stage)[2..].to_vec());
     stage.tell(&[
-        service("web", &["10.96.0.10"], ""),
+        service("web", &["10.96.0.10", "fd96::10"], ""),
         slice("web", &both(&stage)),
-        service("near", &["10.96.0.11"], ""),
+        service("near", &["10.96.0.11", "fd96::11"], ""),
         slice("near", &e1),
-        service("far", &["10.96.0.12"], ""),
+        service("far", &["10.96.0.12", "fd96::12"], ""),
         slice("far", &e2),
-        service("kept", &["10.96.0.13"], ", affinity: 60"),
+        service("kept", &["10.96.0.13", "fd96::13"], ", affinity: 60"),
         slice("kept", &both(&stage)),
     ]);
     let froms = [
@@ -211,8 +284,10 @@ fn large_datagrams_arrive_whole() {
         ("n2", stage.node(1)),
     ];
     for (who, from) in froms {
-        for last in 10..14 {
-            let to = at(&format!("10.96.0.{last}"), 80);
+        for (range, last) in
+            ["10.96.0.", "fd96::"].into_iter().flat_map(|r| (10..14).map(move |l| (r, l)))
+        {
+            let to = at(&format!("{range}{last}"), 80);
             let what = format!("a large answer to {who} at {to}");
             eventually(&what, from, || ask::datagram(to, 4000), Result::is_ok);
         }

@@ -11,7 +11,7 @@ use crate::pipeline::Table;
 use crate::plan::{Emitter, Rule};
 use crate::question::Question;
 use crate::registers::{Origin, Register};
-use crate::services::{Services, families, node_port_address, vrf_of};
+use crate::services::{Services, families, node_port_address, stand_in, vrf_of};
 use ipnet::IpNet;
 use osier_model::{
     Backend, Candidates, Locality, Service, ServicePort, Standpoint, Transport, View, VrfId,
@@ -24,6 +24,8 @@ use std::net::IpAddr;
 
 /// The bit of `ip_frag` that all fragments have.
 const FRAGMENT: u8 = 1;
+/// The header of fragments: all that flows are told of those of IPv6 that are not the first.
+const FRAGMENT_HEADER: u8 = 44;
 
 /// What a Service's flows depend on, beside itself.
 #[derive(Debug, Clone, Copy)]
@@ -88,12 +90,12 @@ impl Ways<'_> {
             }
         }
         let node_port = self.port.node_port.map(|port| (node_port_address(self.ipv6), port));
-        let outside = external.iter().filter(of_family).map(|a| (*a, self.port.port));
+        let outside = self.known_by(external).map(|a| (a, self.port.port));
         for door in outside.chain(node_port).map(|(address, port)| self.to(address, port)) {
             self.outward_way(out, &door, None, outward, &mut needed);
         }
-        let balanced = balanced.iter().filter(of_family);
-        for door in balanced.map(|address| self.to(*address, self.port.port)) {
+        let balanced = self.known_by(balanced);
+        for door in balanced.map(|address| self.to(address, self.port.port)) {
             if source_ranges.is_empty() {
                 self.outward_way(out, &door, None, outward, &mut needed);
                 continue;
@@ -113,6 +115,13 @@ impl Ways<'_> {
         }
     }
 
+    /// Addresses of the family that the outside knows, with what stands for those of this machine.
+    fn known_by<'a>(&'a self, addresses: &'a [IpAddr]) -> impl Iterator<Item = IpAddr> + 'a {
+        let own = self.scene.view.nodes().get(self.scene.view.node());
+        let of_family = addresses.iter().copied().filter(|a| a.is_ipv6() == self.ipv6);
+        of_family.flat_map(move |a| [Some(a), own.and_then(|own| stand_in(own, a))]).flatten()
+    }
+
     /// The machine leads, as kube-proxy tells it; what is of the cluster's range goes there as a whole.
     fn lead_by_machine(&self, out: &mut Emitter, gateway: PortNo) {
         let Service { addresses, external, balanced, .. } = self.service;
@@ -129,7 +138,8 @@ impl Ways<'_> {
     fn count(&self, out: &mut Emitter) {
         let Service { addresses, external, balanced, .. } = self.service;
         let ServicePort { transport, port, node_port, .. } = *self.port;
-        let known = addresses.iter().chain(external).chain(balanced).map(|a| (*a, port));
+        let outside = self.known_by(external).chain(self.known_by(balanced));
+        let known = addresses.iter().copied().chain(outside).map(|a| (a, port));
         let at_nodes = node_port.map(|port| (node_port_address(self.ipv6), port));
         let of_family = known.chain(at_nodes).filter(|(a, _)| a.is_ipv6() == self.ipv6);
         for (address, port) in of_family {
@@ -155,14 +165,22 @@ impl Ways<'_> {
     }
 
     /// Datagrams in pieces: only the first tells its port to flows, so an address of its own with one
-    /// such port needs none. Who connects before it sends has nothing in pieces yet.
-    fn in_pieces(&self, address: IpAddr) -> Option<Door> {
+    /// such port needs none. Who connects before it sends has nothing in pieces yet. In the kernel's
+    /// datapath the tracker has made them whole by here.
+    fn in_pieces(&self, address: IpAddr) -> Vec<Door> {
         let datagrams = |port: &&ServicePort| port.transport == Transport::Udp;
         let only = self.service.ports.iter().filter(datagrams).count() == 1;
-        let (protocol, ..) = fields(self.port.transport)?;
-        let rule = self.at(address).with_priority(priority::GUARD);
-        let rule = rule.eq(Field::IP_PROTO, protocol).masked(Field::IP_FRAG, FRAGMENT, FRAGMENT);
-        (only && datagrams(&self.port)).then_some(Door { rule, source: None })
+        let Some((protocol, ..)) = fields(self.port.transport) else { return Vec::new() };
+        if !only || !datagrams(&self.port) {
+            return Vec::new();
+        }
+        let later = self.ipv6.then_some(FRAGMENT_HEADER);
+        let door = |protocol| {
+            let rule =
+                self.at(address).with_priority(priority::GUARD).eq(Field::IP_PROTO, protocol);
+            Door { rule: rule.masked(Field::IP_FRAG, FRAGMENT, FRAGMENT), source: None }
+        };
+        [protocol].into_iter().chain(later).map(door).collect()
     }
 
     fn at(&self, address: IpAddr) -> Rule {

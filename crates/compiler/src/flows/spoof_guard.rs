@@ -12,7 +12,8 @@ use crate::local::Attachment;
 use crate::pipeline::Table;
 use crate::plan::{Emitter, Rule};
 use crate::registers::Register;
-use crate::services::NODE_PORT_ADDRESSES;
+use crate::services::{NODE_PORT_ADDRESSES, STAND_INS};
+use ipnet::IpNet;
 use osier_model::{Mac, Network, Port, Reach};
 use osier_openflow::field::Field;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -52,8 +53,8 @@ pub(crate) fn forbidden(out: &mut Emitter) {
     for kind in [SOLICITATION, ADVERTISEMENT] {
         out.add(neighbour::is(never(priority::GUARD), kind));
     }
-    for address in NODE_PORT_ADDRESSES {
-        out.add(never(priority::GUARD).destined(address.into()));
+    for prefix in NODE_PORT_ADDRESSES.into_iter().map(IpNet::from).chain(STAND_INS) {
+        out.add(never(priority::GUARD).destined(prefix));
     }
 }
 

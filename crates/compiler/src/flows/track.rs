@@ -8,7 +8,7 @@ use crate::pipeline::Table;
 use crate::plan::{Emitter, Rule};
 use crate::question::Question;
 use crate::registers::{Destination, Register};
-use crate::services::{NODE_PORT_ADDRESSES, Use};
+use crate::services::{Use, is_of_machine};
 use ipnet::IpNet;
 use osier_model::{Fabric, Mac, VrfId};
 use osier_openflow::field::Field;
@@ -56,7 +56,7 @@ pub(crate) fn shared(out: &mut Emitter, shared: &Use, local: LocalPorts, fabric:
             if vrf == VrfId::default() {
                 service_gateway::apart(out, local, fabric, address);
             }
-            if NODE_PORT_ADDRESSES.contains(&address) {
+            if is_of_machine(address) {
                 // Who asked knows the machine's own address, wherever it is: the machine translates.
                 let rule = Rule::new(Table::Route, priority::ROUTER)
                     .when(Register::VRF, vrf.0)
@@ -65,6 +65,15 @@ pub(crate) fn shared(out: &mut Emitter, shared: &Use, local: LocalPorts, fabric:
                     .set(Field::ETH_SRC, mac(Mac::FABRIC));
                 out.add(out_of(rule, local.gateway, Destination::Gateway).to(Table::Hop));
             }
+        }
+        Use::Door { vrf, address, transport, port } => {
+            let Some((protocol, _, destination)) = fields(transport) else { return };
+            let rule = Rule::new(Table::Track, priority::NORMAL)
+                .when(Register::VRF, vrf.0)
+                .destined(address.into())
+                .eq(Field::IP_PROTO, protocol)
+                .eq(destination, port);
+            out.add(rule.then(look_up(zone_of(vrf), Table::Service)));
         }
         Use::Source(vrf, address) => {
             out.add(answer(vrf).sourced(address).then(look_up(zone_of(vrf), answered)));

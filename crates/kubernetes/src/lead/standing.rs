@@ -56,7 +56,9 @@ impl Leader {
         let standing = self.standing.entry(name.to_owned()).or_default();
         let is_fine = state.connected && state.converged;
         standing.away = (!state.connected).then(|| standing.away.unwrap_or(now));
-        standing.differs = (!is_fine).then(|| standing.differs.unwrap_or(now));
+        // What is wrong beside the view leaves the node its network.
+        let is_right = is_fine && state.differs.is_empty();
+        standing.differs = (!is_right).then(|| standing.differs.unwrap_or(now));
         let is_away = standing.away.is_some_and(|since| now - since >= AWAY);
         let is_new = network.is_none();
         let wanted = match () {
