@@ -7,6 +7,7 @@
 pub mod agent;
 pub mod openflow;
 pub mod restconf;
+pub mod switches;
 
 #[path = "../../crates/ovsdb/tests/hostile/targets.rs"]
 mod ovsdb_targets;

@@ -11,10 +11,14 @@ use osier_openflow::port_no::PortNo;
 use osier_ovsdb::Uuid;
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Numbers from here on are no ports that somebody added: the bridge itself has one of them.
+const RESERVED: u32 = 0xff00;
+
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Board {
     compiler: Compiler,
+    local: LocalPorts,
     names: Names,
     /// Wires that are ports, both ways.
     ports: BTreeMap<Uuid, Held>,
@@ -26,8 +30,8 @@ pub(crate) struct Board {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Held {
     key: PortKey,
-    wire: String,
-    mac: Option<Mac>,
+    /// As it was when it became the port.
+    wire: Wire,
     at: Attachment,
 }
 
@@ -67,6 +71,7 @@ impl Board {
     pub(crate) fn new(node: NodeName, fabric: Fabric, local: LocalPorts) -> Self {
         Self {
             compiler: Compiler::new(node, fabric, local),
+            local,
             names: Names::default(),
             ports: BTreeMap::new(),
             wires: BTreeMap::new(),
@@ -115,6 +120,8 @@ impl Board {
                     Change::Delete(_) => self.names.remove(key),
                 }
                 touched.extend(self.wires.get(key));
+                // Who is a port by its pod's name alone may be another's now.
+                touched.extend(self.names.namesakes(key).filter_map(|key| self.wires.get(key)));
             }
             outcome.add(self.compiler.apply(self.as_it_is(change)));
             match &key {
@@ -152,23 +159,31 @@ impl Board {
         outcome
     }
 
-    fn look(&mut self, touched: BTreeSet<Uuid>, wires: &Wires, outcome: &mut Outcome) {
-        // What leaves a port comes first: another may have it then.
-        let (stay, leave): (Vec<Uuid>, Vec<Uuid>) =
-            touched.into_iter().partition(|uuid| self.wanted(*uuid, wires).is_ok());
+    fn look(&mut self, mut touched: BTreeSet<Uuid>, wires: &Wires, outcome: &mut Outcome) {
+        // What leaves a port comes first, also if it is for another one: somebody may wait for it.
         let mut freed = false;
-        for uuid in leave {
-            freed |= self.detach(uuid, outcome);
-            self.refuse(uuid, wires, outcome);
+        for uuid in &touched {
+            let wanted = self.wanted(*uuid, wires).ok().map(|held| held.key);
+            if self.ports.get(uuid).map(|held| &held.key) != wanted.as_ref() {
+                freed |= self.detach(*uuid, outcome);
+            }
         }
-        let again: BTreeSet<Uuid> = match freed {
-            true => self.refused.keys().copied().chain(stay).collect(),
-            false => stay.into_iter().collect(),
-        };
-        for uuid in again {
-            match self.wanted(uuid, wires) {
-                Ok(held) => self.attach(uuid, held, outcome),
-                Err(_) => self.refuse(uuid, wires, outcome),
+        if freed {
+            touched.extend(self.refused.keys());
+        }
+        while !touched.is_empty() {
+            let before = outcome.attached.len();
+            for uuid in std::mem::take(&mut touched) {
+                match self.wanted(uuid, wires) {
+                    Ok(held) => self.attach(uuid, held, outcome),
+                    Err(why) => self.refuse(uuid, why.zip(wires.get(uuid)), outcome),
+                }
+            }
+            // Whose Ethernet address is known now is told apart from others.
+            if outcome.attached.len() > before {
+                let is_open = |why: &Refusal| matches!(why, Refusal::Ambiguous { .. });
+                let open = self.refused.iter().filter(|(_, (_, why))| is_open(why));
+                touched.extend(open.map(|(uuid, _)| *uuid));
             }
         }
     }
@@ -176,15 +191,26 @@ impl Board {
     /// The port that a wire shall be; why not, if it is one that the switch has.
     fn wanted(&self, uuid: Uuid, wires: &Wires) -> Result<Held, Option<Refusal>> {
         let wire = wires.get(uuid).ok_or(None)?;
-        let ofport = wire.ofport.ok_or(None)?;
-        let key = claim::resolve(wire, self.view(), &self.names)?;
+        let ofport = PortNo(wire.ofport.ok_or(None)?.into());
+        if ofport.0 >= RESERVED || ofport == self.local.tunnel {
+            return Err(Some(Refusal::Own(wire.name.clone())));
+        }
+        let key = match claim::resolve(wire, self.view(), &self.names) {
+            Err(Refusal::Ambiguous { id, ports }) => {
+                // It was clear before a namesake came: who is a port stays it, and nobody is cut off.
+                let before = self.ports.get(&uuid).filter(|held| held.wire == *wire);
+                let before = before.filter(|held| ports.contains(&held.key));
+                before.map(|held| held.key.clone()).ok_or(Refusal::Ambiguous { id, ports })
+            }
+            resolved => resolved,
+        }?;
         let holder = self.wires.get(&key).filter(|holder| **holder != uuid);
         if let Some(other) = holder.and_then(|holder| self.ports.get(holder)) {
-            return Err(Some(Refusal::Held { port: key, wire: other.wire.clone() }));
+            return Err(Some(Refusal::Held { port: key, wire: other.wire.name.clone() }));
         }
         // The number is the tag: a controller that starts anew makes the same flows.
-        let at = Attachment { ofport: PortNo(ofport.into()), tag: ofport.into(), mtu: None };
-        Ok(Held { key, wire: wire.name.clone(), mac: wire.mac, at })
+        let at = Attachment { ofport, tag: ofport.0, mtu: None };
+        Ok(Held { key, wire: wire.clone(), at })
     }
 
     fn attach(&mut self, uuid: Uuid, held: Held, outcome: &mut Outcome) {
@@ -193,11 +219,8 @@ impl Board {
         if before == Some(&held) {
             return;
         }
-        if before.is_some_and(|before| before.key != held.key) {
-            self.detach(uuid, outcome);
-        }
         let Some(port) = self.view().ports().get(&held.key).cloned() else { return };
-        outcome.attached.push((held.key.clone(), held.mac));
+        outcome.attached.push((held.key.clone(), held.wire.mac));
         self.wires.insert(held.key.clone(), uuid);
         let (key, at) = (held.key.clone(), held.at);
         self.ports.insert(uuid, held);
@@ -214,9 +237,8 @@ impl Board {
         true
     }
 
-    fn refuse(&mut self, uuid: Uuid, wires: &Wires, outcome: &mut Outcome) {
-        let why = self.wanted(uuid, wires).err().flatten();
-        let Some((why, Wire { name, .. })) = why.zip(wires.get(uuid)) else {
+    fn refuse(&mut self, uuid: Uuid, why: Option<(Refusal, &Wire)>, outcome: &mut Outcome) {
+        let Some((why, Wire { name, .. })) = why else {
             self.refused.remove(&uuid);
             return;
         };
@@ -232,7 +254,7 @@ impl Board {
     fn as_it_is(&self, change: Change) -> Change {
         let Change::Put(Object::Port(mut port)) = change else { return change };
         let held = self.wires.get(&port.key).and_then(|uuid| self.ports.get(uuid));
-        if let Some(mac) = held.and_then(|held| held.mac).filter(|mac| mac.is_unicast()) {
+        if let Some(mac) = held.and_then(|held| held.wire.mac).filter(|mac| mac.is_unicast()) {
             port.mac = mac;
         }
         if let Some(workload) = self.view().workloads().get(&port.key.device) {
@@ -242,6 +264,39 @@ impl Board {
             port.identity = Identity::QUARANTINED;
         }
         Change::Put(Object::Port(port))
+    }
+}
+
+/// What is wrong with what a board remembers, for who tries it.
+impl Board {
+    pub(crate) fn fault(&self, wires: &Wires) -> Option<String> {
+        let all = wires.all();
+        let strangers =
+            self.ports.keys().chain(self.refused.keys()).find(|uuid| !all.contains(uuid));
+        if let Some(uuid) = strangers {
+            return Some(format!("{uuid} is remembered, and no wire"));
+        }
+        for (key, uuid) in &self.wires {
+            if self.ports.get(uuid).is_none_or(|held| held.key != *key) {
+                return Some(format!("{key} is on a wire that is not it"));
+            }
+        }
+        all.into_iter().find_map(|uuid| self.fault_of(uuid, wires))
+    }
+
+    /// A wire is what it would become now.
+    fn fault_of(&self, uuid: Uuid, wires: &Wires) -> Option<String> {
+        let (held, refused) = (self.ports.get(&uuid), self.refused.get(&uuid).map(|(_, why)| why));
+        let is_right = match &self.wanted(uuid, wires) {
+            Ok(wanted) => {
+                let port = self.view().ports().get(&wanted.key);
+                let is_here = port.is_some_and(|port| port.node == *self.view().node());
+                is_here && refused.is_none() && held == Some(wanted)
+            }
+            Err(why) => held.is_none() && refused.is_some() == why.is_some(),
+        };
+        let said = || format!("{:?} is {held:?}, refused: {refused:?}", wires.get(uuid));
+        (!is_right).then(said)
     }
 }
 

@@ -39,6 +39,9 @@ pub(crate) enum Refusal {
         /// By which.
         wire: String,
     },
+    /// It is no pod's: the bridge itself, or the tunnel.
+    #[error("{0} is the switch's own")]
+    Own(String),
 }
 
 /// The ports of a view by their pods' names.
@@ -64,6 +67,11 @@ impl Names {
     fn ports<'a>(&'a self, pod: &str, view: &'a View) -> impl Iterator<Item = &'a Port> {
         self.0.get(pod).into_iter().flatten().filter_map(|key| view.ports().get(key))
     }
+
+    /// Ports of pods of the same name, of whichever namespace.
+    pub(crate) fn namesakes(&self, key: &PortKey) -> impl Iterator<Item = &PortKey> {
+        self.0.get(pod(key)).into_iter().flatten()
+    }
 }
 
 /// A pod's name without its namespace.
@@ -81,7 +89,9 @@ pub(crate) fn resolve(wire: &Wire, view: &View, names: &Names) -> Result<PortKey
         return if is_here(&port) { Ok(port.key.clone()) } else { Err(elsewhere(port)) };
     }
     let unknown = || Refusal::Unknown(wire.id.clone());
-    let (_, pod) = wire.id.split_once(':').ok_or_else(unknown)?;
+    // No pod has a colon in its name: with a second one it is the first form, and names no port.
+    let (_, pod) =
+        wire.id.split_once(':').filter(|(_, pod)| !pod.contains(':')).ok_or_else(unknown)?;
     let may_be = |port: &&Port| {
         let has = |address| port.addresses.is_empty() || port.addresses.contains(&address);
         wire.address.is_none_or(has)
@@ -167,6 +177,8 @@ mod tests {
         assert_eq!(said(&format!("{CLUSTER}:db"), None), "red:db is a port of node n2");
         let other = format!("{CLUSTER}:only is no port of this node");
         assert_eq!(said(&format!("{CLUSTER}:only"), Some("10.9.9.9")), other);
-        assert_eq!(said("nonsense", None), "nonsense is no port of this node");
+        for id in ["nonsense", "red:only:eth1", ":", "::", "red:"] {
+            assert_eq!(said(id, None), format!("{id} is no port of this node"));
+        }
     }
 }

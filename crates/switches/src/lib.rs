@@ -18,6 +18,8 @@ mod driver;
 mod fence;
 mod prepare;
 mod stale;
+#[doc(hidden)]
+pub mod trial;
 mod wires;
 
 pub use doors::{BindError, Doors, Options};

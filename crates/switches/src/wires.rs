@@ -29,8 +29,9 @@ pub(crate) struct Wire {
 pub(crate) struct Wires {
     root: Option<Arc<Row>>,
     bridges: FxHashMap<Uuid, Arc<Row>>,
-    /// The port that an interface is of.
+    /// The port that an interface is of, and the interfaces of a port.
     holders: FxHashMap<Uuid, Uuid>,
+    ports: FxHashMap<Uuid, Vec<Uuid>>,
     /// Interfaces that say which port they are.
     claiming: FxHashMap<Uuid, Wire>,
     bridge: Option<Uuid>,
@@ -120,14 +121,18 @@ impl Wires {
     fn put(&mut self, row: &Arc<Row>, touched: &mut BTreeSet<Uuid>) {
         match &**row.table() {
             "Open_vSwitch" => self.root = Some(Arc::clone(row)),
-            "Bridge" => drop(self.bridges.insert(row.uuid(), Arc::clone(row))),
-            "Port" => {
-                for interface in row.get("interfaces").map_or(&[][..], Value::atoms) {
-                    if let Atom::Uuid(interface) = interface {
-                        self.holders.insert(*interface, row.uuid());
-                        touched.insert(*interface);
-                    }
+            "Bridge" => {
+                let before = self.bridges.insert(row.uuid(), Arc::clone(row));
+                // A port may leave a bridge, and be there still.
+                let ports = |row: &Row| row.get("ports").cloned().unwrap_or_else(Value::empty_set);
+                let before = before.map_or_else(Value::empty_set, |row| ports(&row));
+                for port in difference(before.atoms(), ports(row).atoms()) {
+                    touched.extend(self.ports.get(&port).into_iter().flatten());
                 }
+            }
+            "Port" => {
+                let interfaces = uuids(row.get("interfaces").map_or(&[][..], Value::atoms));
+                self.hold(row.uuid(), interfaces.collect(), touched);
             }
             "Interface" => match Wire::read(row) {
                 Some(wire) if self.claiming.get(&row.uuid()) != Some(&wire) => {
@@ -145,9 +150,27 @@ impl Wires {
         }
     }
 
+    /// A port has these interfaces now.
+    fn hold(&mut self, port: Uuid, interfaces: Vec<Uuid>, touched: &mut BTreeSet<Uuid>) {
+        for before in self.ports.remove(&port).into_iter().flatten() {
+            if self.holders.get(&before) == Some(&port) {
+                self.holders.remove(&before);
+            }
+            touched.insert(before);
+        }
+        for interface in &interfaces {
+            self.holders.insert(*interface, port);
+            touched.insert(*interface);
+        }
+        if !interfaces.is_empty() {
+            self.ports.insert(port, interfaces);
+        }
+    }
+
     fn forget(&mut self, row: &Row, touched: &mut BTreeSet<Uuid>) {
         match &**row.table() {
             "Bridge" => drop(self.bridges.remove(&row.uuid())),
+            "Port" => self.hold(row.uuid(), Vec::new(), touched),
             "Interface" => {
                 self.holders.remove(&row.uuid());
                 if self.claiming.remove(&row.uuid()).is_some() {
@@ -176,6 +199,32 @@ impl Wires {
             touched.extend(self.claiming.keys());
         }
     }
+}
+
+/// The rows that atoms name.
+fn uuids(atoms: &[Atom]) -> impl Iterator<Item = Uuid> {
+    atoms.iter().filter_map(|atom| match atom {
+        Atom::Uuid(uuid) => Some(*uuid),
+        _ => None,
+    })
+}
+
+/// Rows that only one of two sets names. Both are sorted.
+fn difference(mut one: &[Atom], mut other: &[Atom]) -> Vec<Uuid> {
+    let mut differ = Vec::new();
+    while let ([a, one_rest @ ..], [b, other_rest @ ..]) = (one, other) {
+        if a <= b {
+            one = one_rest;
+        }
+        if b <= a {
+            other = other_rest;
+        }
+        if a != b {
+            differ.extend(uuids(std::slice::from_ref(a.min(b))));
+        }
+    }
+    differ.extend(uuids(one).chain(uuids(other)));
+    differ
 }
 
 /// A key of `external_ids`.
