@@ -173,6 +173,13 @@ impl Stitching {
             Outcome::Gateway => {
                 (Verdict::Routed, format!("it leaves to the machine of node {node}"))
             }
+            Outcome::ServiceGateway => {
+                let said = format!(
+                    "it goes to the service gateway of node {node}, where kube-proxy leads it to an \
+                     endpoint"
+                );
+                (Verdict::Routed, said)
+            }
             Outcome::Agent { why } => {
                 (Verdict::Answered, format!("the agent of node {node} answers: {why}"))
             }
@@ -210,6 +217,7 @@ fn output(outcome: &Outcome) -> String {
             format!("through the tunnel to {node}{target}, network {vni}")
         }
         Outcome::Gateway => "to the machine".to_owned(),
+        Outcome::ServiceGateway => "to the service gateway, and so to kube-proxy".to_owned(),
         Outcome::Agent { .. } => "to the agent".to_owned(),
         Outcome::Many { ports, nodes } => {
             format!("to {} ports and {} nodes", ports.len(), nodes.len())
@@ -296,6 +304,15 @@ mod tests {
         let journey = stitching.ended(verdict, reason);
         assert_eq!(journey.translated(), Some("10.1.0.7:8080"));
         assert_eq!(Stitching::new(None).unheard(String::new()).translated(), None);
+    }
+
+    #[test]
+    fn who_leads_is_named() {
+        let mut stitching = Stitching::new(None);
+        let led = traced(Outcome::ServiceGateway);
+        let (verdict, reason) = stitching.heard(&node("n1"), led, nobody).unwrap_err();
+        assert_eq!(verdict, Verdict::Routed);
+        assert!(reason.contains("service gateway of node n1, where kube-proxy leads"), "{reason}");
     }
 
     #[test]

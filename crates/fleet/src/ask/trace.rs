@@ -91,6 +91,8 @@ pub enum Outcome {
     Tunnel(Transit),
     /// It goes to the machine, which routes it further or answers.
     Gateway,
+    /// It goes to the machine's service gateway: kube-proxy leads it to an endpoint.
+    ServiceGateway,
     /// The agent is asked, and answers in the sender's direction.
     Agent {
         /// What.

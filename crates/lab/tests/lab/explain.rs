@@ -123,6 +123,7 @@ fn a_cluster_tells_how_it_is_and_why_packets_arrive_or_not() {
     let raw = said(&cluster.osier("trace test:web test:db --raw"));
     assert!(raw.contains("Final flow:") && raw.contains("priority"), "{raw}");
     led_by_services(&cluster, &db);
+    led_by_machines(&mut cluster);
     captured(&cluster, &web, &db);
     bundled(&cluster);
     paused(&cluster);
@@ -164,6 +165,40 @@ spec:
         assert!(said.contains("✓ delivered") && said.contains("port test:db on node n2"), "{said}");
         assert!(said.contains("one of its endpoints, by a hash of the connection"), "{said}");
     }
+}
+
+/// Where kube-proxy leads, a packet is followed to the service gateway of its node.
+fn led_by_machines(cluster: &mut Cluster) {
+    cluster.set_fabric(|spec| {
+        spec["services"] = serde_json::json!(["10.96.0.0/16"]);
+        spec["serviceGateway"] = true.into();
+    });
+    let client = cluster.add("n1", "client", None);
+    cluster.apply(&format!(
+        "apiVersion: osier.dev/v1alpha1
+kind: Service
+metadata: {{name: \"test:led\"}}
+spec: {{addresses: [\"10.96.0.10\"], ports: [{{name: http, port: 80}}]}}
+---
+apiVersion: osier.dev/v1alpha1
+kind: Endpoints
+metadata: {{name: \"test:led-1\"}}
+spec:
+  service: \"test:led\"
+  ports: [{{name: http, port: 8080}}]
+  endpoints: [{{address: \"{client}\"}}]
+"
+    ));
+    cluster.converges();
+    // Nodes make the port when they have heard of it.
+    wait_until("the service gateway", PATIENCE, || {
+        let traced = cluster.osier("trace test:client svc/test/led:80");
+        let told = ["routed: service test:led is 10.96.0.10:80", "service gateway of node n1"];
+        let said = all(&traced);
+        let is_led = traced.status.success() && told.iter().all(|part| said.contains(part));
+        if is_led { Ok(()) } else { Err(said) }
+    })
+    .unwrap();
 }
 
 /// The command line's own tests draw what a controller has answered here: what it answers now has the

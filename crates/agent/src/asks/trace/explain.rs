@@ -14,6 +14,8 @@ use std::sync::Arc;
 pub(super) struct Fixed {
     pub(super) tunnel: u32,
     pub(super) gateway: u32,
+    /// If there is one.
+    pub(super) service_gateway: Option<u32>,
 }
 
 /// Tells what became of a packet.
@@ -169,6 +171,7 @@ fn outcome(
             None => dropped(compiler, walk, packet),
         },
         [only] if only.ofport == fixed.gateway => Outcome::Gateway,
+        [only] if Some(only.ofport) == fixed.service_gateway => Outcome::ServiceGateway,
         [only] if only.ofport == fixed.tunnel => {
             Outcome::Tunnel(transit(compiler.view(), only, walk))
         }

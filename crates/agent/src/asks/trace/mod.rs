@@ -27,6 +27,7 @@ pub(super) async fn trace(
     let fixed = explain::Fixed {
         tunnel: number(fixed::TUNNEL).await?,
         gateway: number(gateway::INTERFACE).await?,
+        service_gateway: number(gateway::SERVICES).await.ok(),
     };
     let packet = match &request.from {
         TraceFrom::Port(key) => {
