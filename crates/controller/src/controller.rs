@@ -4,7 +4,7 @@ use crate::api::{self, Api, Door};
 use crate::attachments::Ports;
 use crate::audit::Audit;
 use crate::config::Config;
-use crate::credentials::{self, CredentialError, Credentials, Role};
+use crate::credentials::{self, Credential, CredentialError, Credentials, Role};
 use crate::engine::{Engine, StartError, Started};
 use crate::joins::{self, Doorkeeper};
 use crate::metrics::Metrics;
@@ -133,7 +133,9 @@ impl Controller {
         if store.position().await.map_err(ControllerError::Lost)?.revision < led {
             store.begin_epoch(led).await.map_err(ControllerError::Lost)?;
         }
-        let started = Self::begin(config, Arc::clone(&store) as _, Some(store), None).await?;
+        let credentials = own_credentials(&config)?;
+        let parts = (Some(Arc::clone(&store)), None);
+        let started = Self::begin(config, store, parts, credentials).await?;
         let term = format!("{}\n", started.term);
         std::fs::write(&last, term)
             .map_err(|source| ControllerError::File { path: last, source })?;
@@ -146,7 +148,19 @@ impl Controller {
         store: Arc<dyn Store>,
     ) -> Result<Self, ControllerError> {
         prepare(&config)?;
-        Self::begin(config, store, None, None).await
+        let credentials = own_credentials(&config)?;
+        Self::begin(config, store, (None, None), credentials).await
+    }
+
+    /// The same, with credentials that several controllers share.
+    pub async fn with_credentials(
+        config: Config,
+        store: Arc<dyn Store>,
+        credentials: watch::Receiver<Vec<Credential>>,
+    ) -> Result<Self, ControllerError> {
+        prepare(&config)?;
+        let (credentials, local) = Credentials::told(credentials)?;
+        Self::begin(config, store, (None, None), (credentials, local, None)).await
     }
 
     /// The same, where somebody else owns the model: nobody writes it by the API.
@@ -156,23 +170,19 @@ impl Controller {
         northbound: Arc<dyn Northbound>,
     ) -> Result<Self, ControllerError> {
         prepare(&config)?;
-        Self::begin(config, store, None, Some(northbound)).await
+        // Who may come in is known there.
+        let (credentials, local) = Credentials::open(&config.credentials())?;
+        Self::begin(config, store, (None, Some(northbound)), (credentials, local, None)).await
     }
 
     async fn begin(
         config: Config,
         store: Arc<dyn Store>,
-        embedded: Option<Arc<Embedded>>,
-        northbound: Option<Arc<dyn Northbound>>,
+        (embedded, northbound): (Option<Arc<Embedded>>, Option<Arc<dyn Northbound>>),
+        (credentials, local, first_credential): (Credentials, String, Option<String>),
     ) -> Result<Self, ControllerError> {
         let metrics = Metrics::default();
         let authority = Arc::new(pki::authority(store.as_ref(), &config.cluster).await?);
-        let first_credential = match &northbound {
-            // Who may come in is known there.
-            Some(_) => None,
-            None => first_credential(&config)?,
-        };
-        let (credentials, local) = Credentials::open(&config.credentials())?;
         let api_listener = listen(config.api.listen).await?;
         let fleet_listener = listen(config.fleet.listen).await?;
         let addresses = (address(&api_listener, &config), address(&fleet_listener, &config));
@@ -528,12 +538,18 @@ fn write_admin(
     write().map_err(|source| ControllerError::File { path, source })
 }
 
-fn first_credential(config: &Config) -> Result<Option<String>, CredentialError> {
+/// The credentials of this controller's file, the local administrator's text, and that of the first one,
+/// which is made if there is none.
+fn own_credentials(
+    config: &Config,
+) -> Result<(Credentials, String, Option<String>), CredentialError> {
     let path = config.credentials();
-    match credentials::list(&path)?.is_empty() {
-        true => credentials::add(&path, "admin", Role::Write).map(Some),
-        false => Ok(None),
-    }
+    let first = match credentials::list(&path)?.is_empty() {
+        true => Some(credentials::add(&path, credentials::FIRST, Role::Write)?),
+        false => None,
+    };
+    let (credentials, local) = Credentials::open(&path)?;
+    Ok((credentials, local, first))
 }
 
 fn certificates(

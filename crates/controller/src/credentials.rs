@@ -1,4 +1,5 @@
-//! Who may use the API: a file with a line of hashes for each credential, beside the store.
+//! Who may use the API: a list with a hash for each credential, in a file beside the store; where several
+//! controllers share them, whoever has the list tells of it.
 //!
 //! A secret is 256 random bits, shown once, and kept as its SHA-256: nothing to guess, so nothing
 //! that a slow hash would protect. The file may be changed while the controller runs; it is looked at
@@ -17,9 +18,12 @@ use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use thiserror::Error;
+use tokio::sync::watch;
 
 /// What a credential's text begins with.
 const PREFIX: &str = "osier";
+/// Whose the first one is.
+pub const FIRST: &str = "admin";
 /// How often the file is looked at.
 const LOOK: Duration = Duration::from_millis(500);
 
@@ -76,9 +80,8 @@ pub enum CredentialError {
     Random,
 }
 
-/// All credentials of a file.
+/// All credentials.
 pub struct Credentials {
-    path: PathBuf,
     /// The administrator's on this machine: for as long as this controller runs.
     local: Arc<Credential>,
     state: Mutex<State>,
@@ -86,8 +89,13 @@ pub struct Credentials {
 
 struct State {
     known: HashMap<String, Arc<Credential>>,
-    stamp: Option<Stamp>,
-    looked: Instant,
+    source: Source,
+}
+
+/// Where they are from.
+enum Source {
+    File { path: PathBuf, stamp: Option<Stamp>, looked: Instant },
+    Told(watch::Receiver<Vec<Credential>>),
 }
 
 /// By which one sees that the file is another.
@@ -132,10 +140,21 @@ impl Credentials {
     pub fn open(path: &Path) -> Result<(Self, String), CredentialError> {
         let stamp = stamp(path);
         let known = index(read(path)?);
-        let state = State { known, stamp, looked: Instant::now() };
+        let source = Source::File { path: path.to_owned(), stamp, looked: Instant::now() };
+        Self::with(State { known, source })
+    }
+
+    /// Those that somebody else tells of, and one more as in [`Self::open`].
+    pub fn told(
+        mut by: watch::Receiver<Vec<Credential>>,
+    ) -> Result<(Self, String), CredentialError> {
+        let known = index(by.borrow_and_update().clone());
+        Self::with(State { known, source: Source::Told(by) })
+    }
+
+    fn with(state: State) -> Result<(Self, String), CredentialError> {
         let (local, text) = make("local", Role::Write)?;
-        let (local, state) = (Arc::new(local), Mutex::new(state));
-        Ok((Self { path: path.to_owned(), local, state }, text))
+        Ok((Self { local: Arc::new(local), state: Mutex::new(state) }, text))
     }
 
     /// Whether there are none.
@@ -148,38 +167,58 @@ impl Credentials {
         let (id, secret) = text.strip_prefix(PREFIX)?.strip_prefix('_')?.split_once('_')?;
         let hash = hash(secret);
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        self.refresh(&mut state);
+        state.refresh();
         let credential = match id == self.local.id {
             true => &self.local,
             false => state.known.get(id)?,
         };
         equal(credential.hash.as_bytes(), hash.as_bytes()).then(|| Arc::clone(credential))
     }
+}
 
-    fn refresh(&self, state: &mut State) {
-        if state.looked.elapsed() < LOOK {
-            return;
-        }
-        state.looked = Instant::now();
-        let stamp = stamp(&self.path);
-        if stamp == state.stamp {
-            return;
-        }
-        match read(&self.path) {
-            Ok(credentials) => (state.known, state.stamp) = (index(credentials), stamp),
-            // Whoever may come, may still come.
-            Err(error) => tracing::error!(%error, "the credentials are as they were"),
+// === impl State ===
+
+impl State {
+    fn refresh(&mut self) {
+        match &mut self.source {
+            Source::Told(by) => {
+                // Who tells no more has told the last.
+                if by.has_changed().unwrap_or(false) {
+                    self.known = index(by.borrow_and_update().clone());
+                }
+            }
+            Source::File { path, stamp: before, looked } => {
+                if looked.elapsed() < LOOK {
+                    return;
+                }
+                *looked = Instant::now();
+                let now = stamp(path);
+                if now == *before {
+                    return;
+                }
+                match read(path) {
+                    Ok(credentials) => (self.known, *before) = (index(credentials), now),
+                    // Whoever may come, may still come.
+                    Err(error) => tracing::error!(%error, "the credentials are as they were"),
+                }
+            }
         }
     }
 }
 
 /// Makes a credential: its text, which is shown once.
 pub fn add(path: &Path, name: &str, role: Role) -> Result<String, CredentialError> {
+    change(path, |all| insert(all, name, role))
+}
+
+/// The same, in a list.
+pub fn insert(
+    all: &mut Vec<Credential>,
+    name: &str,
+    role: Role,
+) -> Result<String, CredentialError> {
     let (credential, text) = make(name, role)?;
-    change(path, |all| {
-        all.push(credential);
-        Ok(())
-    })?;
+    all.push(credential);
     Ok(text)
 }
 
@@ -200,17 +239,21 @@ pub fn list(path: &Path) -> Result<Vec<Credential>, CredentialError> {
 
 /// Revokes one, by its id or name; those who use it are refused within a second.
 pub fn revoke(path: &Path, which: &str) -> Result<usize, CredentialError> {
-    change(path, |all| {
-        let before = all.len();
-        all.retain(|credential| credential.id != which && credential.name != which);
-        match before - all.len() {
-            0 => Err(CredentialError::Unknown(which.to_owned())),
-            gone => Ok(gone),
-        }
-    })
+    change(path, |all| remove(all, which))
 }
 
-fn change<T>(
+/// The same, in a list.
+pub fn remove(all: &mut Vec<Credential>, which: &str) -> Result<usize, CredentialError> {
+    let before = all.len();
+    all.retain(|credential| credential.id != which && credential.name != which);
+    match before - all.len() {
+        0 => Err(CredentialError::Unknown(which.to_owned())),
+        gone => Ok(gone),
+    }
+}
+
+/// Changes a file; two who do so at once come one after the other.
+pub fn change<T>(
     path: &Path,
     edit: impl FnOnce(&mut Vec<Credential>) -> Result<T, CredentialError>,
 ) -> Result<T, CredentialError> {
@@ -290,5 +333,19 @@ mod tests {
         assert!(matches!(revoke(&path, "opps"), Err(CredentialError::Unknown(_))));
         assert_eq!(revoke(&path, "ops").unwrap(), 1);
         assert!(Credentials::open(&path).unwrap().0.is_empty());
+    }
+
+    #[test]
+    fn who_is_told_of_is_known_until_nobody_tells_of_it() {
+        let mut all = Vec::new();
+        let text = insert(&mut all, "ops", Role::Write).unwrap();
+        let (tell, told) = watch::channel(Vec::new());
+        let (credentials, local) = Credentials::told(told).unwrap();
+        assert!(credentials.find(&text).is_none() && credentials.find(&local).is_some());
+        tell.send(all.clone()).unwrap();
+        assert_eq!(credentials.find(&text).unwrap().name, "ops");
+        assert_eq!(remove(&mut all, "ops").unwrap(), 1);
+        tell.send(all).unwrap();
+        assert!(credentials.find(&text).is_none() && credentials.find(&local).is_some());
     }
 }

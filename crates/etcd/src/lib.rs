@@ -12,11 +12,13 @@
 mod access;
 mod client;
 mod election;
+mod register;
 mod store;
 
 pub use access::{Access, Tls};
 pub use client::{Client, EtcdError};
 pub use election::{Election, Leadership};
+pub use register::{Register, Registered};
 pub use store::{Etcd, OpenError};
 
 /// etcd's own messages, made from `proto/etcd.proto`.

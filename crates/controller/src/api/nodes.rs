@@ -42,7 +42,7 @@ pub(super) async fn status(api: &Api) -> Result<Response, ApiError> {
             "leader": true,
             "startedAt": api.started,
             "store": {
-                "kind": if api.northbound.is_some() { "kubernetes" } else { "embedded" },
+                "kind": store_kind(api),
                 "epoch": position.epoch.to_string(),
                 "revision": position.revision.0,
                 "bytes": file,
@@ -53,6 +53,14 @@ pub(super) async fn status(api: &Api) -> Result<Response, ApiError> {
         "nodes": api.nodes.reports(),
     });
     Ok(Json(body).into_response())
+}
+
+fn store_kind(api: &Api) -> &'static str {
+    match (&api.northbound, &api.embedded) {
+        (Some(_), _) => "kubernetes",
+        (None, Some(_)) => "embedded",
+        (None, None) => "etcd",
+    }
 }
 
 fn seconds(validity: Validity) -> Option<u64> {

@@ -5,7 +5,7 @@ use super::cluster::{Cluster, NAMESPACE, is_plugin};
 use super::contexts::{Context, Contexts, ContextsError};
 use super::error::ClientError;
 use super::secret::{Credential, SecretError};
-use super::server::{BadServer, Server};
+use super::server::{BadServer, Servers};
 use super::{Client, local};
 use clap::Args;
 use std::path::{Path, PathBuf};
@@ -19,9 +19,9 @@ pub(crate) struct Connection {
     /// Ask the controller of this context, instead of the current one
     #[arg(long, env = "OSIER_CONTEXT", value_name = "NAME", hide_env_values = true)]
     pub(crate) context: Option<String>,
-    /// Ask the controller there
+    /// Ask the controller there; of several, with commas between, the one that leads
     #[arg(long, env = "OSIER_SERVER", value_name = "URL", hide_env_values = true)]
-    pub(crate) server: Option<Server>,
+    pub(crate) server: Option<Servers>,
     /// Trust this authority (PEM), and no other
     #[arg(long, env = "OSIER_CA", value_name = "FILE", hide_env_values = true)]
     pub(crate) ca: Option<PathBuf>,
@@ -47,7 +47,7 @@ pub(crate) struct Connection {
 /// All that is needed to ask.
 #[derive(Debug, Clone)]
 pub(crate) struct Access {
-    pub(crate) server: Server,
+    pub(crate) server: Servers,
     /// Whom to trust, as PEM.
     pub(crate) authority: String,
     /// Where that came from.

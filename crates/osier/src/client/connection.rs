@@ -2,7 +2,7 @@
 
 use super::access::Access;
 use super::error::ClientError;
-use super::server::Server;
+use super::server::{Server, Servers};
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::client::conn::http1::{SendRequest, handshake};
@@ -13,6 +13,7 @@ use rustls::{ClientConfig, RootCertStore};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpStream;
+use tokio::task::JoinSet;
 use tokio_rustls::TlsConnector;
 
 /// How long a server may take to take a connection.
@@ -39,11 +40,40 @@ pub(super) fn trusting(access: &Access) -> Result<Arc<ClientConfig>, ClientError
     Ok(Arc::new(config))
 }
 
-/// Opens one to the server; it lives as long as its request.
+/// A connection; it lives as long as its request.
+type Sender = SendRequest<Full<Bytes>>;
+
+/// Opens one to whoever answers, and says who that is. All are asked at once: one that waits to lead
+/// refuses, and one that hangs holds up nobody.
 pub(super) async fn open(
-    server: &Server,
+    servers: &Servers,
     tls: &Arc<ClientConfig>,
-) -> Result<SendRequest<Full<Bytes>>, ClientError> {
+) -> Result<(Sender, Server), ClientError> {
+    let mut tries = JoinSet::new();
+    for server in servers.all() {
+        let (server, tls) = (server.clone(), Arc::clone(tls));
+        tries.spawn(async move { open_one(&server, &tls).await.map(|sender| (sender, server)) });
+    }
+    let mut said = None;
+    while let Some(tried) = tries.join_next().await {
+        match tried {
+            Ok(Ok(opened)) => return Ok(opened),
+            // Who answers wrongly tells more than who does not.
+            Ok(Err(error)) => match &said {
+                Some(before) if !ClientError::is_absence(before) => {}
+                _ => said = Some(error),
+            },
+            Err(_) => {}
+        }
+    }
+    let nobody = || ClientError::Nobody { servers: servers.to_string() };
+    match said {
+        Some(error) if servers.all().len() == 1 || !error.is_absence() => Err(error),
+        _ => Err(nobody()),
+    }
+}
+
+async fn open_one(server: &Server, tls: &Arc<ClientConfig>) -> Result<Sender, ClientError> {
     let named = server.to_string();
     let connect = TcpStream::connect((server.host(), server.port()));
     let stream = match tokio::time::timeout(CONNECT, connect).await {

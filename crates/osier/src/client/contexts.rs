@@ -3,7 +3,7 @@
 //! It holds secrets, so only its owner may read it, and it is replaced as a whole.
 
 use super::secret::{SecretError, read_private};
-use super::server::Server;
+use super::server::Servers;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
@@ -31,8 +31,8 @@ pub(crate) struct Contexts {
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Context {
-    /// Where it is.
-    pub(crate) server: Server,
+    /// Where it is; of several, where all are.
+    pub(crate) server: Servers,
     /// Who vouches for it, as PEM.
     pub(crate) ca: String,
     /// What the user is known by there.

@@ -26,6 +26,8 @@ pub(crate) enum ClientError {
         #[source]
         source: io::Error,
     },
+    #[error("no controller answers at any of {servers}")]
+    Nobody { servers: String },
     #[error("{server} did not answer within {seconds} s")]
     Timeout { server: String, seconds: u64 },
     #[error("the certificate of {server} is not to be trusted")]
@@ -140,6 +142,7 @@ impl ClientError {
         let is_away = matches!(
             self,
             Self::Connect { .. }
+                | Self::Nobody { .. }
                 | Self::Timeout { .. }
                 | Self::Broken { .. }
                 | Self::Handshake { .. }
@@ -166,7 +169,15 @@ impl ClientError {
         let text = match self {
             Self::Connect { .. } => {
                 "Is it running there (`systemctl status osier-controller`)? Is the address right \
-                 (--server, `osier context list`)? What is on the nodes goes on working meanwhile."
+                 (--server, `osier context list`)? Of several controllers only the one that leads \
+                 answers: name all of them, with commas between. What is on the nodes goes on \
+                 working meanwhile."
+            }
+            Self::Nobody { .. } => {
+                "One that waits to lead answers nobody, so none of them leads now. Is any running \
+                 (`systemctl status osier-controller` on each), and do most members of etcd answer \
+                 (`no election now` in a controller's log: they do not)? Another leads some seconds \
+                 after one has died. What is on the nodes goes on working meanwhile."
             }
             Self::Timeout { .. } => {
                 "It is busy, or something between swallows packets. --timeout waits longer."

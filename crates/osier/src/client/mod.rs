@@ -20,7 +20,7 @@ pub(crate) use cluster::is_plugin;
 pub(crate) use error::{ClientError, Refusal};
 pub(crate) use resources::{Follower, Listing, News};
 pub(crate) use secret::Credential;
-pub(crate) use server::Server;
+pub(crate) use server::Servers;
 
 use bytes::Bytes;
 use cluster::Proxied;
@@ -199,12 +199,12 @@ impl Client {
         let impossible = |source| ClientError::Question { source };
         match &self.way {
             Way::Direct { access, tls } => {
+                let (mut sender, server) = connection::open(&access.server, tls).await?;
                 let request = request
-                    .header(HOST, access.server.authority())
+                    .header(HOST, server.authority())
                     .header(AUTHORIZATION, access.credential.bearer())
                     .body(Full::new(body))
                     .map_err(impossible)?;
-                let mut sender = connection::open(&access.server, tls).await?;
                 let answer = sender.send_request(request).await;
                 let answer = answer.map_err(|source| self.broken(source.into()))?;
                 Ok(answer.map(|body| body.map_err(Into::into).boxed_unsync()))

@@ -1,4 +1,4 @@
-//! Where a controller is.
+//! Where a controller is, or several of which one leads.
 
 use rustls::pki_types::ServerName;
 use serde::{Deserialize, Serialize};
@@ -10,12 +10,16 @@ use thiserror::Error;
 pub(crate) const DEFAULT_PORT: u16 = 6645;
 
 /// A controller's address.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Server {
     host: String,
     port: u16,
 }
+
+/// The addresses of controllers, of which whoever leads answers: one, as a rule. Commas are between them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub(crate) struct Servers(Vec<Server>);
 
 /// Text that is no controller's address.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -88,7 +92,33 @@ impl fmt::Display for Server {
     }
 }
 
-impl TryFrom<String> for Server {
+// === impl Servers ===
+
+impl Servers {
+    /// All of them: one at least.
+    pub(crate) fn all(&self) -> &[Server] {
+        &self.0
+    }
+}
+
+impl FromStr for Servers {
+    type Err = BadServer;
+
+    fn from_str(text: &str) -> Result<Self, BadServer> {
+        text.split(',').map(|server| server.trim().parse()).collect::<Result<_, _>>().map(Self)
+    }
+}
+
+impl fmt::Display for Servers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, server) in self.0.iter().enumerate() {
+            write!(f, "{}{server}", if index == 0 { "" } else { ", " })?;
+        }
+        Ok(())
+    }
+}
+
+impl TryFrom<String> for Servers {
     type Error = BadServer;
 
     fn try_from(text: String) -> Result<Self, BadServer> {
@@ -96,9 +126,9 @@ impl TryFrom<String> for Server {
     }
 }
 
-impl From<Server> for String {
-    fn from(server: Server) -> Self {
-        server.to_string()
+impl From<Servers> for String {
+    fn from(servers: Servers) -> Self {
+        servers.to_string()
     }
 }
 
@@ -122,6 +152,10 @@ mod tests {
             let error = text.parse::<Server>().expect_err(text).to_string();
             assert!(error.contains("is no address"), "{error}");
         }
+        let several = "a, https://b:7".parse::<Servers>().unwrap().to_string();
+        assert_eq!(several, format!("https://a{default}, https://b:7"));
+        assert_eq!(several.parse::<Servers>().unwrap().all().len(), 2);
+        "a,".parse::<Servers>().unwrap_err();
         let error = "http://x".parse::<Server>().unwrap_err().to_string();
         assert!(error.contains("only https"), "{error}");
     }

@@ -3,7 +3,7 @@
 use super::runtime;
 use crate::client::access::read_authority;
 use crate::client::contexts::{Context, Contexts};
-use crate::client::{Access, Client, Credential, Server};
+use crate::client::{Access, Client, Credential, Servers};
 use crate::output::Output;
 use crate::render::paint::{Paint, Tone};
 use crate::render::table::{Cell, Table};
@@ -30,8 +30,8 @@ Examples:
   osier login https://10.0.0.1 --ca ca.pem                # asks for the credential
   osier login https://ctl.example --ca ca.pem --name prod < credential")]
 pub(crate) struct Login {
-    /// Where the controller is
-    server: Server,
+    /// Where the controller is; of several, all addresses with commas between
+    server: Servers,
     /// The authority that vouches for it (PEM)
     #[arg(long, value_name = "FILE")]
     ca: PathBuf,

@@ -1,11 +1,11 @@
 //! `osier controller`: the controller itself, and what its administrator does beside it.
 
+use super::credential::{CredentialCommand, Kept, Shared};
 use crate::client::{Access, Client};
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
 use osier_controller::Controller;
 use osier_controller::config::{Config, DEFAULT_PATH, EtcdConfig};
-use osier_controller::credentials::{self, Role};
 use osier_etcd::{Access as EtcdAccess, Client as EtcdClient, Election, Etcd, Tls as EtcdTls};
 use osier_kubernetes::Kubernetes;
 use osier_store::{Embedded, History, OpenError, Options};
@@ -64,26 +64,6 @@ enum Command {
     },
 }
 
-#[derive(Debug, Subcommand)]
-enum CredentialCommand {
-    /// Make a credential, and print it, once
-    Add {
-        /// What it is good for: read or write
-        #[arg(long)]
-        role: Role,
-        /// Whose it is, for people
-        #[arg(long)]
-        name: String,
-    },
-    /// List credentials, without their secrets
-    List,
-    /// Revoke a credential, by its id or its name
-    Revoke {
-        /// The id or the name
-        which: String,
-    },
-}
-
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let mut config = Config::load(&arguments.config)?;
     if arguments.kubernetes {
@@ -91,7 +71,16 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     }
     match &arguments.command {
         None => return serve(config),
-        Some(Command::Credential { command }) => credential(&config, command)?,
+        Some(Command::Credential { command }) => runtime(1)?.block_on(async {
+            let kept = match &config.etcd {
+                Some(etcd) => {
+                    let client = EtcdClient::new(&access(etcd)?)?;
+                    Kept::Shared(Shared::new(client, &config.cluster))
+                }
+                None => Kept::File(config.credentials()),
+            };
+            command.run(&kept).await
+        })?,
         Some(command) => runtime(1)?.block_on(with_store(&config, command))?,
     }
     Ok(ExitCode::SUCCESS)
@@ -159,9 +148,13 @@ async fn one_of_several(
         leadership = election.campaign(&name) => leadership,
         () = &mut stop => return Ok(()),
     };
-    let store = Etcd::open(client, &config.cluster, History::default()).await?;
+    let store = Etcd::open(client.clone(), &config.cluster, History::default()).await?;
     let authority = config.authority();
-    let controller = Controller::with_store(config, Arc::new(store)).await?;
+    let shared = Shared::new(client, &config.cluster);
+    let first_credential = shared.begin(&config.credentials()).await?;
+    let (told, telling) = shared.follow().await?;
+    let mut controller = Controller::with_credentials(config, Arc::new(store), told).await?;
+    controller.first_credential = first_credential;
     greet(&controller, &authority)?;
     let mut is_deposed = false;
     let over = async {
@@ -171,6 +164,7 @@ async fn one_of_several(
         }
     };
     let ended = controller.run(over).await;
+    telling.abort();
     leadership.resign().await;
     ended?;
     if is_deposed {
@@ -222,29 +216,6 @@ fn greet(controller: &Controller, authority: &Path) -> anyhow::Result<()> {
     }
     writeln!(out, "ready")?;
     Ok(out.flush()?)
-}
-
-fn credential(config: &Config, command: &CredentialCommand) -> anyhow::Result<()> {
-    let path = config.credentials();
-    let mut out = std::io::stdout().lock();
-    match command {
-        CredentialCommand::Add { role, name } => {
-            std::fs::create_dir_all(&config.state_dir)
-                .with_context(|| format!("{} cannot be made", config.state_dir.display()))?;
-            writeln!(out, "{}", credentials::add(&path, name, *role)?)?;
-        }
-        CredentialCommand::List => {
-            writeln!(out, "{:<10}{:<8}{:<22}NAME", "ID", "ROLE", "CREATED")?;
-            for one in credentials::list(&path)? {
-                writeln!(out, "{:<10}{:<8}{:<22}{}", one.id, one.role, one.created, one.name)?;
-            }
-        }
-        CredentialCommand::Revoke { which } => {
-            let gone = credentials::revoke(&path, which)?;
-            writeln!(out, "{gone} revoked")?;
-        }
-    }
-    Ok(())
 }
 
 /// What is done to the store of a controller that is stopped: while it runs, the file is its own.

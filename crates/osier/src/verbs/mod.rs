@@ -10,6 +10,7 @@ mod check;
 mod completions;
 mod context;
 mod controller;
+mod credential;
 mod delete;
 mod describe;
 mod flows;

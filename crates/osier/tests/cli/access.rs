@@ -69,6 +69,10 @@ fn who_does_not_answer_is_told_apart() {
         assert!(said.contains("no controller answers at https://127.0.0.1:"), "{said}");
         assert!(said.contains("systemctl status osier-controller"), "{said}");
     }
+    let several = format!("get nodes --server {},127.0.0.1:1", controller.server);
+    let said = controller.fails(&several);
+    assert!(said.contains("no controller answers at any of https://127.0.0.1:"), "{said}");
+    assert!(said.contains("none of them leads now"), "{said}");
     // One that takes connections and says nothing.
     let mute = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut command = controller.command("get nodes --timeout 1");
@@ -78,6 +82,23 @@ fn who_does_not_answer_is_told_apart() {
 
     let said = run(controller.bare("get nodes --server http://127.0.0.1"), "");
     assert!(said.code == 2 && said.err.contains("only https"), "{said:?}");
+}
+
+/// Of several controllers one answers; the others refuse, or hang.
+#[test]
+fn whoever_leads_is_found() {
+    let controller = Controller::start();
+    let mute = TcpListener::bind("127.0.0.1:0").unwrap();
+    let several = format!("127.0.0.1:1,{},{}", mute.local_addr().unwrap(), controller.server);
+    let mut command = controller.command("get nodes --timeout 20");
+    command.env("OSIER_SERVER", &several);
+    let said = run(command, "");
+    assert_eq!(said.code, 0, "{said:?}");
+    let login = format!("login {several} --ca state/authority.pem --credential-file credential");
+    for line in [login.as_str(), "get nodes"] {
+        let said = run(controller.bare(line), "");
+        assert_eq!(said.code, 0, "{line}: {said:?}");
+    }
 }
 
 #[test]

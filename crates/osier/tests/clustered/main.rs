@@ -3,12 +3,17 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a panic is the report")]
 
 mod faults;
+mod gateway;
 mod history;
 mod reboots;
+mod shared;
 mod strict;
 
 #[path = "../switches/client.rs"]
 mod client;
+#[path = "../../../agent/tests/fabric/proxy.rs"]
+#[allow(dead_code, reason = "other tests take its rules away")]
+mod proxy;
 #[path = "../switches/rig.rs"]
 #[allow(dead_code, reason = "other tests use it with one controller")]
 mod rig;

@@ -25,6 +25,10 @@ pub(crate) enum Dial {
     Controller,
     /// It dials, over TLS.
     Tls,
+    /// Only `mgrActive`: its database dials, its bridge listens.
+    Manager,
+    /// Only `ctlrActive`.
+    OpenFlow,
 }
 
 pub(crate) struct Rig {
@@ -46,6 +50,11 @@ pub(crate) struct Pod {
     /// The wire's end at the node.
     pub(crate) host: String,
     node: usize,
+}
+
+/// Where a switch listens.
+fn listening(port: u16) -> Vec<String> {
+    vec![format!("ptcp:{port}")]
 }
 
 pub(crate) fn uid(n: u32) -> String {
@@ -124,12 +133,7 @@ impl Rig {
             _ => Ok(()),
         };
         wait_until("the credential", PATIENCE, known).unwrap();
-        for number in 1..controllers {
-            let to = rig.seats[number].file("credentials.json");
-            fs::create_dir_all(to.parent().unwrap()).unwrap();
-            fs::copy(rig.seats[0].file("credentials.json"), to).unwrap();
-            rig.seats[number].launch();
-        }
+        rig.seats[1..].iter_mut().for_each(Seat::launch);
         rig
     }
 
@@ -268,7 +272,9 @@ impl Rig {
         ovs.vsctl(&create).unwrap();
         let (manager, controller) = match dial {
             Dial::Switch => (self.targets("tcp", 6640), self.targets("tcp", 6653)),
-            Dial::Controller => (vec!["ptcp:6640".to_owned()], vec!["ptcp:6653".to_owned()]),
+            Dial::Controller => (listening(6640), listening(6653)),
+            Dial::Manager => (self.targets("tcp", 6640), listening(6653)),
+            Dial::OpenFlow => (listening(6640), self.targets("tcp", 6653)),
             Dial::Tls => (self.targets("ssl", 6640), self.targets("ssl", 6653)),
         };
         for (mut command, targets) in
@@ -277,8 +283,14 @@ impl Rig {
             command.extend(targets.iter().map(String::as_str));
             ovs.vsctl(&command).unwrap();
         }
+        self.make_gateway(node);
+    }
+
+    /// The pods' gateway, on the bridge itself once that is there.
+    pub(crate) fn make_gateway(&self, node: usize) {
         let netns = self.node(node).netns();
-        netns.ip(&format!("address add 10.11.{}.1/24 dev {BRIDGE}", node + 1)).unwrap();
+        let address = format!("address add 10.11.{}.1/24 dev {BRIDGE}", node + 1);
+        wait_until("the bridge", PATIENCE, || netns.ip(&address)).unwrap();
         netns.ip(&format!("link set {BRIDGE} up")).unwrap();
     }
 

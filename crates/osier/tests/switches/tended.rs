@@ -58,7 +58,18 @@ pub(crate) fn agent(rig: &Rig, node: usize) -> Process {
 
 /// A pod that an agent makes, with more in its configuration: its namespace and its address.
 pub(crate) fn pod(rig: &Rig, plugin: &Path, node: usize, more: &str) -> (Netns, IpAddr) {
-    let netns = rig.lab.netns("tended").unwrap();
+    pod_called("tended", rig, plugin, node, more)
+}
+
+/// The same, of this name.
+pub(crate) fn pod_called(
+    name: &str,
+    rig: &Rig,
+    plugin: &Path,
+    node: usize,
+    more: &str,
+) -> (Netns, IpAddr) {
+    let netns = rig.lab.netns(name).unwrap();
     let socket = rig.node(node).ovs().dir().join("cni.sock");
     let config = format!(
         r#"{{"cniVersion":"1.1.0","name":"net","type":"osier","agentSocket":"{}"{more}}}"#,
@@ -70,10 +81,10 @@ pub(crate) fn pod(rig: &Rig, plugin: &Path, node: usize, more: &str) -> (Netns, 
         let command = rig.node(node).netns().command(&plugin.display().to_string());
         let said = command
             .env("CNI_COMMAND", "ADD")
-            .env("CNI_CONTAINERID", "tended")
+            .env("CNI_CONTAINERID", name)
             .env("CNI_NETNS", format!("/run/netns/{}", netns.name()))
             .env("CNI_IFNAME", "eth0")
-            .env("CNI_ARGS", "IgnoreUnknown=1;K8S_POD_NAMESPACE=red;K8S_POD_NAME=tended")
+            .env("CNI_ARGS", format!("IgnoreUnknown=1;K8S_POD_NAMESPACE=red;K8S_POD_NAME={name}"))
             .env("CNI_PATH", "/opt/cni/bin")
             .input(config.clone())
             .output()
