@@ -6,7 +6,7 @@ use crate::changes::{Parrot, says};
 use crate::lab::PATIENCE;
 use crate::proxy::{proxy, unproxy};
 use crate::stage::{Stage, TARGET, at, eventually, service, slice};
-use osier_testbed::{Netns, wait_until};
+use osier_testbed::{Netns, Signal, wait_until};
 use std::collections::BTreeSet;
 use std::io;
 use std::net::{IpAddr, TcpStream};
@@ -176,6 +176,62 @@ fn who_leads_changes_under_connections() {
         if open.lines().count() == of_last.count() { Ok(()) } else { Err(open) }
     })
     .unwrap();
+}
+
+/// Agents and switches restart, one and both, again and again: machines lead on, and who is connected
+/// stays so.
+#[test]
+fn machines_lead_on_while_agents_and_switches_restart() {
+    let mut stage = Stage::new();
+    let parrots: Vec<Parrot> = (stage.endpoints.iter())
+        .flat_map(|guest| [false, true].map(|ipv6| (guest, ipv6)))
+        .map(|(guest, ipv6)| Parrot::start(&guest.netns, guest.address(ipv6)))
+        .collect();
+    let endpoints: Vec<IpAddr> = parrots.iter().map(|parrot| parrot.0.ip()).collect();
+    let said: Vec<(IpAddr, &str)> = endpoints.iter().map(|a| (*a, "")).collect();
+    let slices = slice("web", &said).replace(&TARGET.to_string(), &Parrot::PORT.to_string());
+    let rules: Vec<(&str, Vec<IpAddr>)> = WEB.map(|web| (web, endpoints.clone())).into();
+    (0..2).for_each(|n| proxy(stage.node(n), &rules, Parrot::PORT));
+    stage.tell_by_gateway(&[service("web", &WEB, ""), slices]);
+    is_led_by(&stage, true);
+    let connect = |stage: &Stage| -> io::Result<Vec<TcpStream>> {
+        let once = |n: usize| stage.client.netns.tcp_connect(at(WEB[n % 2], 80));
+        (0..8).map(|n| once(n).map_err(io::Error::other)).collect()
+    };
+    let reached = |stage: &Stage| {
+        wait_until("the Service", PATIENCE, || connect(stage).map_err(|e| e.to_string())).unwrap()
+    };
+    let kept = reached(&stage);
+    let go_on = |when: &str| {
+        for stream in &kept {
+            let heard = || match says(stream, b"still there") {
+                Ok(true) => Ok(()),
+                other => Err(format!("{other:?}")),
+            };
+            wait_until(when, PATIENCE, heard).unwrap();
+        }
+    };
+    for signal in [Signal::SIGTERM, Signal::SIGKILL] {
+        (0..2).for_each(|n| stage.cluster.agents[n].end(signal));
+        let away = connect(&stage).expect("nobody notices that agents are away");
+        assert!(away.iter().all(|stream| says(stream, b"hello").unwrap()));
+        (0..2).for_each(|n| stage.cluster.start_agent(n));
+        connect(&stage).expect("nobody notices that they are back");
+        go_on("with agents anew");
+    }
+    for nodes in [&[0][..], &[0], &[1], &[0, 1]] {
+        for n in nodes {
+            stage.cluster.fabric.nodes_mut()[*n].kill_vswitchd();
+        }
+        for n in nodes {
+            stage.cluster.fabric.nodes_mut()[*n].start_vswitchd().unwrap();
+        }
+        let before = by_gateway(stage.node(0));
+        let anew = reached(&stage);
+        assert!(anew.iter().all(|stream| says(stream, b"hello").unwrap()));
+        assert!(by_gateway(stage.node(0)) > before, "by the gateway");
+        go_on("with switches anew");
+    }
 }
 
 /// Waits until all switches say so.

@@ -1,10 +1,12 @@
 //! RESTCONF as its clients use it: curl stands for the watcher, with the same head and bodies.
 
 use crate::rig::{Answer, Rig, resource, until};
-use osier_controller::config::{PlainConfig, RestconfConfig};
+use osier_controller::config::{Config, PlainConfig, RestconfConfig};
 use osier_controller::credentials::{self, Role};
 use serde_json::{Value, json};
-use std::net::{Ipv4Addr, SocketAddr};
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::time::Duration;
 
 const LOCAL: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
@@ -39,10 +41,14 @@ impl Coe {
     }
 
     fn with(change: impl FnOnce(&mut RestconfConfig)) -> Self {
+        Self::configured(|config| change(config.restconf.as_mut().unwrap()))
+    }
+
+    fn configured(change: impl FnOnce(&mut Config)) -> Self {
         let rig = Rig::with(|config| {
-            let mut restconf = RestconfConfig { listen: LOCAL, ..RestconfConfig::default() };
-            change(&mut restconf);
+            let restconf = RestconfConfig { listen: LOCAL, ..RestconfConfig::default() };
             config.restconf = Some(restconf);
+            change(config);
         });
         let password = credentials::add(&rig.config.credentials(), "watcher", Role::Write).unwrap();
         let coe = Self { rig, password };
@@ -395,6 +401,40 @@ fn nobody_comes_in_without_a_credential_or_in_the_clear_from_elsewhere() {
     let elsewhere = ["--user", &user, "--interface", "127.0.0.2"];
     assert_eq!(coe.rig.curl_at(&plain, &elsewhere, None).status, 0, "it is not talked to");
     assert_eq!(Coe::new().rig.restconf.1, None, "off until it is asked for");
+}
+
+/// Over TLS and in the clear: who says half of a request is not waited for, and half is nothing.
+#[test]
+fn slow_requests_end_and_change_nothing() {
+    let coe = Coe::configured(|config| {
+        (config.limits.request_seconds, config.limits.header_seconds) = (2, 2);
+        let allow = vec!["127.0.0.1/32".parse().unwrap()];
+        config.restconf.as_mut().unwrap().plain = Some(PlainConfig { listen: LOCAL, allow });
+    });
+    let body = pod(3, "web", None, None).to_string();
+    let (path, length, credential) = (pod_path(3), body.len() + 1000, &coe.password);
+    let begun = format!(
+        "PUT {path} HTTP/1.1\r\nHost: here\r\nAuthorization: Bearer {credential}\r\n\
+         Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
+    );
+    for sent in ["", &begun[..20], &begun] {
+        let mut stream = TcpStream::connect(coe.rig.restconf.1.unwrap()).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        stream.write_all(sent.as_bytes()).unwrap();
+        let mut said = String::new();
+        stream.read_to_string(&mut said).expect("it is ended");
+        assert!(said.is_empty() || said.starts_with("HTTP/1.1 408"), "{said}");
+    }
+    let padded = format!("{body}{}", " ".repeat(2000));
+    let url = format!("https://{}{path}", coe.rig.restconf.0.unwrap());
+    let user = format!("watcher:{credential}");
+    let slow = ["-X", "PUT", "-H", "Content-Type: application/json", "--limit-rate", "20"];
+    let answer = coe.rig.curl_at(&url, &[&slow[..], &["--user", &user]].concat(), Some(&padded));
+    assert!(matches!(answer.status, 408 | 0), "{answer:?}");
+    let found = until("an answer", || {
+        Some(coe.send("GET", &path, None).status).filter(|status| matches!(status, 200 | 404))
+    });
+    assert_eq!(found, 404, "half of it was taken");
 }
 
 #[test]

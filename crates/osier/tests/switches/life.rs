@@ -1,6 +1,6 @@
 //! A pod's life over REST, on a switch without an agent.
 
-use crate::rig::{Dial, PATIENCE, Rig, pod_path};
+use crate::rig::{BRIDGE, Dial, PATIENCE, Rig, pod_path};
 use osier_testbed::wait_until;
 
 #[test]
@@ -47,4 +47,29 @@ fn a_switch_forwards_on_without_its_controller_and_is_driven_by_the_next() {
     rig.fabric.nodes_mut()[0].kill_vswitchd();
     rig.fabric.nodes_mut()[0].start_vswitchd().unwrap();
     late.reaches(other.address);
+}
+
+/// A machine loses power and boots, twice: its database remembers a bridge, and wires that are no more. The
+/// runtime removes those, as it does after a boot, and makes its pods again.
+#[test]
+fn a_machine_that_boots_is_driven_again() {
+    let mut rig = Rig::new(2, Rig::allowed());
+    for node in 0..2 {
+        rig.put_node(node);
+        rig.make_bridge(node, Dial::Switch);
+    }
+    let far = rig.pod(6, "far", "red", 1);
+    let mut web = rig.pod(4, "web", "red", 0);
+    for _ in 0..2 {
+        far.reaches(web.address);
+        let (address, host) = (web.address, web.host.clone());
+        drop(web);
+        rig.fabric.reboot(0).unwrap();
+        rig.make_gateway(0);
+        assert!(far.misses(address), "nobody has it");
+        rig.node(0).ovs().vsctl(&["del-port", BRIDGE, &host]).unwrap();
+        web = rig.pod(4, "web", "red", 0);
+    }
+    far.reaches(web.address);
+    web.reaches([10, 11, 1, 1].into());
 }

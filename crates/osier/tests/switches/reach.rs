@@ -1,7 +1,8 @@
 //! Who reaches whom: on one node, over the tunnel, and the machine itself.
 
 use crate::papers::Papers;
-use crate::rig::{BRIDGE, CLUSTER, Dial, Rig};
+use crate::rig::{BRIDGE, CLUSTER, Dial, PATIENCE, Rig};
+use osier_testbed::wait_until;
 
 /// Nodes that COE's plugin alone has made.
 #[test]
@@ -25,7 +26,7 @@ fn pods_reach_one_another_their_gateway_and_their_node() {
     web.reaches([10, 11, 1, 1].into());
     far.reaches([10, 11, 2, 1].into());
     let node = rig.node(0).netns();
-    osier_testbed::traffic::ping_until(node, web.address, crate::rig::PATIENCE).unwrap();
+    osier_testbed::traffic::ping_until(node, web.address, PATIENCE).unwrap();
     let arp = web.netns.ip("neighbour show").unwrap();
     assert!(
         arp.contains("10.11.1.5"),
@@ -60,15 +61,31 @@ fn switches_are_driven_over_tls() {
     assert!(!protocols.contains("OpenFlow15"), "a stranger's certificate was taken: {protocols}");
 }
 
-/// The switch listens.
+/// Switches listen: for both, or for one of the two, and dial for the other.
 #[test]
 fn a_switch_that_listens_is_dialled() {
-    let dial = "[switches]\n[[switches.dial]]\naddress = '198.51.100.1'\n";
-    let rig = Rig::new(1, dial);
-    rig.put_node(0);
-    rig.make_bridge(0, Dial::Controller);
-    let (one, other) = (rig.pod(4, "one", "red", 0), rig.pod(5, "other", "red", 0));
-    one.reaches(other.address);
+    let dials = (1..=3).map(|n| format!("[[switches.dial]]\naddress = '198.51.100.{n}'\n"));
+    let rig = Rig::new(3, &(Rig::allowed().to_owned() + &dials.collect::<String>()));
+    let pods = [Dial::Controller, Dial::Manager, Dial::OpenFlow].into_iter().enumerate();
+    let pods: Vec<_> = pods
+        .map(|(node, dial)| {
+            rig.put_node(node);
+            rig.make_bridge(node, dial);
+            ["one", "other"].map(|name| {
+                let n = if name == "one" { 4 } else { 5 };
+                rig.pod(
+                    10 * u32::try_from(node).unwrap() + n,
+                    &format!("{name}{node}"),
+                    "red",
+                    node,
+                )
+            })
+        })
+        .collect();
+    for (n, [one, other]) in pods.iter().enumerate() {
+        one.reaches(other.address);
+        one.reaches(pods[(n + 1) % pods.len()][0].address);
+    }
 }
 
 /// What is off stays off, and who is not allowed is not spoken with.
@@ -107,4 +124,10 @@ fn a_wire_that_claims_what_is_not_its_nodes_is_refused() {
     let clear = ["remove", "interface", &twin.host, "external_ids", "attached-mac"];
     rig.node(1).ovs().vsctl(&clear).unwrap();
     rig.await_log("may be blue:twin or red:twin");
+    // Whoever asks how the cluster is, is told so, too.
+    let told = || match rig.seats[0].administrator(&["status"]).output().unwrap() {
+        said if said.stdout.contains("may be blue:twin or red:twin") => Ok(()),
+        said => Err(said.stdout),
+    };
+    wait_until("the status to tell it", PATIENCE, told).unwrap();
 }
