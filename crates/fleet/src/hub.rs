@@ -8,8 +8,8 @@ use crate::views::{Event, UnknownNode, Views};
 use crate::wire::{Digest, Position, fabric_bytes, payload};
 use futures_util::stream::{BoxStream, StreamExt, unfold};
 use osier_model::{
-    Change, EndpointState, Endpoints, Fabric, Judgement, Key, NetworkName, NodeName, PolicyName, ServiceName,
-    Talk,
+    Change, EndpointState, Endpoints, Fabric, Judgement, Key, NetworkName, NodeName, PolicyName,
+    ServiceName, Talk,
 };
 use osier_span::{Cluster, Deltas, NodeView, Refused, Shared, Step};
 use std::collections::{HashMap, VecDeque};
