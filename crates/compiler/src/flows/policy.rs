@@ -64,9 +64,10 @@ pub(crate) fn pipeline(out: &mut Emitter, tunnel: Tunnel, law: Application) {
         if law.log {
             out.add(Rule::new(table_of(direction), priority::LAST).then(denied()));
         }
-        if law.epoch.is_some() {
-            let cut = Rule::new(table_of(direction), priority::CUT).tracked(0).judged(None, None);
-            let cut = cut.then(conntrack::refuse());
+        // Only IP is tracked, and a switch takes no such action without knowing that it is.
+        for ipv6 in [false, true].into_iter().filter(|_| law.epoch.is_some()) {
+            let cut = Rule::new(table_of(direction), priority::CUT).family(ipv6);
+            let cut = cut.tracked(0).judged(None, None).then(conntrack::refuse());
             out.add(if law.log { cut.then(denied()) } else { cut });
         }
     }
