@@ -189,6 +189,33 @@ fn nothing_is_routed_that_is_for_a_link_or_a_machine_alone() {
     deck.play(&mallory.socket, &receivers);
 }
 
+/// Addresses of ours that answers may go to, by the machine: nobody else hears what is sent to them.
+#[test]
+fn what_is_for_nobody_reaches_no_pod_and_no_other_node() {
+    let stage = Stage::new();
+    let [mallory, bob, carol] = stage.guests.each_ref().map(|guest| &guest.routed);
+    let mut deck = Deck::default();
+    for last in [1, 3, 4] {
+        for dst in [format!("169.254.111.{last}"), format!("fd6f:7369:6572::{last}")] {
+            let ends = own_ends(mallory, parse(&dst));
+            for (what, to) in
+                [("the gateway", GATEWAY), ("the machine", FABRIC), ("a pod", bob.mac)]
+            {
+                deck.lie(format!("to {dst} by {what}"), |t| {
+                    framed(to, mallory.mac, &ends.udp(DISCARD, t))
+                });
+            }
+        }
+    }
+    for victim in [bob, carol] {
+        for ipv6 in [false, true] {
+            let ends = own_ends(mallory, victim.at(ipv6));
+            deck.honest(format!("to a pod, ipv6 {ipv6}"), |t| datagram(mallory, ends, t));
+        }
+    }
+    deck.play(&mallory.socket, &[&bob.socket, &carol.socket, &stage.gateway(1)]);
+}
+
 /// The machine neither forwards by what a packet says itself, nor takes frames past the switch.
 #[test]
 fn nothing_goes_around_the_switch() {

@@ -14,6 +14,7 @@ mod grants;
 #[path = "../node/lab.rs"]
 #[allow(dead_code, reason = "shared with the tests of one node, which use the rest")]
 mod lab;
+mod lasting;
 #[path = "../fabric/proxy.rs"]
 #[allow(dead_code, reason = "shared with tests that use the rest")]
 mod proxy;
