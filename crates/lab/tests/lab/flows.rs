@@ -163,6 +163,7 @@ fn connections_are_told_with_names_verdicts_and_rules() {
     };
     let ours: BTreeSet<_> = flows(&cluster, "--protocol tcp").iter().map(own).collect();
     assert_eq!(ours, dumped(&cluster), "as the switches' own tool has it");
+    traced(&cluster, &db);
     filtered(&cluster, from);
     people(&cluster);
     followed(&cluster, &listener);
@@ -171,6 +172,29 @@ fn connections_are_told_with_names_verdicts_and_rules() {
     used(&cluster, &listener);
     denied(&cluster, &db);
     unanswered(&mut cluster);
+}
+
+/// A trace names the rule that lets it through, or the policies that do not.
+fn traced(cluster: &Cluster, db: &str) {
+    let allowed = cluster.osier("trace test:web test:db --tcp 7000");
+    assert!(allowed.status.success(), "{}", all(&allowed));
+    for words in ["policy test:db ingress[1]", "✓ delivered"] {
+        assert!(all(&allowed).contains(words), "{words}: {}", all(&allowed));
+    }
+    let by_service = all(&cluster.osier("trace test:web svc/test/front:80"));
+    assert!(by_service.contains("policy test:db ingress[1]"), "{by_service}");
+    for line in [
+        "trace test:other test:db --tcp 7000",
+        "trace test:web test:db --tcp 7001",
+        "trace test:web test:db",
+        &format!("trace test:other {db} --udp 7000"),
+    ] {
+        let dropped = cluster.osier(line);
+        assert_eq!(dropped.status.code(), Some(1), "{line}: {}", all(&dropped));
+        for words in ["✗ dropped", "denied: no ingress rule of policy test:db grants it"] {
+            assert!(all(&dropped).contains(words), "{line}: {words}: {}", all(&dropped));
+        }
+    }
 }
 
 /// Each filter lets it through, or not.
