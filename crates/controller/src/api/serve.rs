@@ -3,6 +3,8 @@
 use super::Api;
 use super::guard::Peer;
 use super::routes::router;
+use axum::extract::Request;
+use axum::middleware::map_request;
 use axum::{Extension, Router};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
@@ -10,6 +12,7 @@ use hyper_util::service::TowerToHyperService;
 use ipnet::IpNet;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
@@ -77,10 +80,10 @@ pub(crate) async fn serve_at(api: Arc<Api>, door: Door) {
         tokio::spawn(async move {
             let _place = place;
             let Some(acceptor) = acceptor else {
-                return talk(&builder, stream, routes, peer, stopping).await;
+                return talk(&builder, stream, (routes, handshake), peer, stopping).await;
             };
             match tokio::time::timeout(handshake, secure(&acceptor, stream)).await {
-                Ok(Ok(io)) => talk(&builder, io, routes, peer, stopping).await,
+                Ok(Ok(io)) => talk(&builder, io, (routes, handshake), peer, stopping).await,
                 Ok(Err(error)) => tracing::debug!(%peer, %error, "handshake failed"),
                 Err(_) => tracing::debug!(%peer, "handshake took too long"),
             }
@@ -121,15 +124,29 @@ fn builder(api: &Api) -> Builder<TokioExecutor> {
 async fn talk(
     builder: &Builder<TokioExecutor>,
     io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    routes: Router,
+    (routes, patience): (Router, Duration),
     peer: SocketAddr,
     mut stopping: watch::Receiver<bool>,
 ) {
+    let asked = Arc::new(AtomicBool::new(false));
+    let noted = Arc::clone(&asked);
+    let routes = routes.layer(map_request(move |request: Request| {
+        noted.store(true, Ordering::Relaxed);
+        std::future::ready(request)
+    }));
+    // Until it is known which HTTP it is, nobody else counts the time.
+    let mute = async {
+        tokio::time::sleep(patience).await;
+        if asked.load(Ordering::Relaxed) {
+            std::future::pending::<()>().await;
+        }
+    };
     let service = TowerToHyperService::new(routes);
     let connection = builder.serve_connection(TokioIo::new(io), service);
     let mut connection = std::pin::pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
+        () = mute => return tracing::debug!(%peer, "it asked nothing in time"),
         () = stopped(&mut stopping) => {
             connection.as_mut().graceful_shutdown();
             connection.await

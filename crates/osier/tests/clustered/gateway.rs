@@ -105,7 +105,9 @@ impl Site {
         let pods = vec![make("near", 0), make("far", 1)];
         let client = make("client", 0).0;
         let endpoints: Vec<IpAddr> = pods.iter().map(|(_, address)| *address).collect();
-        pods.iter().for_each(|(netns, address)| answer(netns, *address));
+        for (netns, address) in &pods {
+            answer(netns, *address);
+        }
         (0..2).for_each(|n| proxy(rig.node(n).netns(), &[(SERVICE, endpoints.clone())], TARGET));
         let site = Self { _agents: agents, _pods: pods, client, rig };
         wait_until("the Service", PATIENCE, || ask(&site.client)).unwrap();
@@ -127,8 +129,12 @@ impl Site {
 
     fn restart_switches(&mut self, nodes: &[usize]) {
         let of = self.rig.fabric.nodes_mut();
-        nodes.iter().for_each(|node| of[*node].kill_vswitchd());
-        nodes.iter().for_each(|node| of[*node].start_vswitchd().unwrap());
+        for node in nodes {
+            of[*node].kill_vswitchd();
+        }
+        for node in nodes {
+            of[*node].start_vswitchd().unwrap();
+        }
     }
 
     /// Both controllers end, and one of them leads again.

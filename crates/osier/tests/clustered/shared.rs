@@ -10,7 +10,7 @@ const ROUTERS: &str = "/apis/osier.dev/v1alpha1/routers";
 /// Waits until whoever leads answers a credential so.
 fn answers(rig: &Rig, credential: &str, status: u16) {
     let mut client = rig.client();
-    client.credential = credential.to_owned();
+    credential.clone_into(&mut client.credential);
     let asked = || {
         let ask = |seat| client.ask(seat, API, ("GET", ROUTERS, None), 10);
         let answers: Vec<u16> = (0..client.seats()).filter_map(ask).map(|(said, _)| said).collect();
