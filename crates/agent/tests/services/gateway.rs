@@ -178,8 +178,8 @@ fn who_leads_changes_under_connections() {
     .unwrap();
 }
 
-/// Agents and switches restart, one and both, again and again: machines lead on, and who is connected
-/// stays so.
+/// Agents and switches restart, one and both, again and again: machines lead on. Who is connected does not
+/// notice that agents are away; here the tracker of connections goes with the switch.
 #[test]
 fn machines_lead_on_while_agents_and_switches_restart() {
     let mut stage = Stage::new();
@@ -230,7 +230,6 @@ fn machines_lead_on_while_agents_and_switches_restart() {
         let anew = reached(&stage);
         assert!(anew.iter().all(|stream| says(stream, b"hello").unwrap()));
         assert!(by_gateway(stage.node(0)) > before, "by the gateway");
-        go_on("with switches anew");
     }
 }
 
