@@ -110,12 +110,11 @@ fn cases(api: &Api, from: &Side, goal: &Goal) -> Vec<Case> {
         if kept(to) {
             judged.ingress = Verdict::Denied(Vec::new());
         }
-        let (passes, why) = match is_own {
-            true => (true, "a node always reaches its own pods".to_owned()),
-            false => {
-                let egress = said("egress", &judged.egress, from);
-                (judged.passes(), format!("{egress}; {}", said("ingress", &judged.ingress, to)))
-            }
+        let (passes, why) = if is_own {
+            (true, "a node always reaches its own pods".to_owned())
+        } else {
+            let egress = said("egress", &judged.egress, from);
+            (judged.passes(), format!("{egress}; {}", said("ingress", &judged.ingress, to)))
         };
         let (goal, identity) = (to.name.clone(), to.identity);
         Case { from: source, to: target, goal, identity, passes, why, judged }
