@@ -282,7 +282,7 @@ mod tests {
     const HISTORY: History = History { revisions: 100, bytes: 1 << 20 };
 
     /// A policy about `app: web` of so many rules that are so long.
-    fn policy(rules: usize, excepts: usize, selector: serde_json::Value) -> Resource {
+    fn policy(rules: usize, excepts: usize, selector: &serde_json::Value) -> Resource {
         let rule = |n: usize| {
             let (high, low) = (n / 256, n % 256);
             let except: Vec<String> =
@@ -324,29 +324,29 @@ mod tests {
             (rules(&engine), mirror.why(&key).map(str::to_owned))
         };
         // As many as there may be, if they fit.
-        assert_eq!(after(policy(10_000, 0, web())).await, (Some((10_000, false)), None));
-        let (closed, why) = after(policy(10_000, 8, web())).await;
+        assert_eq!(after(policy(10_000, 0, &web())).await, (Some((10_000, false)), None));
+        let (closed, why) = after(policy(10_000, 8, &web())).await;
         assert_eq!(closed, Some((0, false)), "what it was is not what it is to be");
         assert!(why.unwrap().contains("too large"));
         // It is what it says again as soon as that can be.
-        assert_eq!(after(policy(1, 8, web())).await, (Some((1, false)), None));
+        assert_eq!(after(policy(1, 8, &web())).await, (Some((1, false)), None));
         // One whose subjects are too many words is about all of its namespace.
         let values: Vec<String> = (0..20_000).map(|n| format!("{n:060}")).collect();
         let words =
             json!({"matchExpressions": [{"key": "app", "operator": "In", "values": values}]});
-        let (closed, why) = after(policy(1, 0, words)).await;
+        let (closed, why) = after(policy(1, 0, &words)).await;
         assert!(closed == Some((0, false)) && why.is_some());
-        assert_eq!(after(policy(2, 0, web())).await, (Some((2, false)), None));
+        assert_eq!(after(policy(2, 0, &web())).await, (Some((2, false)), None));
 
         // A new one is closed, too, and stays so however often it is tried; it goes like any other.
         mirror.drop(Kind::NetworkPolicy, NAME);
         mirror.settle(&engine).await;
         assert_eq!(rules(&engine), None);
-        mirror.want(policy(10_000, 8, web()));
+        mirror.want(policy(10_000, 8, &web()));
         mirror.settle(&engine).await;
         let since = mirror.is(&key).map(|(_, revision)| revision);
         mirror.retry();
-        assert_eq!(mirror.settle(&engine).await, [key.clone()]);
+        assert_eq!(mirror.settle(&engine).await, std::slice::from_ref(&key));
         assert_eq!((rules(&engine), mirror.why(&key).is_some()), (Some((0, false)), true));
         assert_eq!(mirror.is(&key).map(|(_, revision)| revision), since, "nothing was written");
         mirror.drop(Kind::NetworkPolicy, NAME);

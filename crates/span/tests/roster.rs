@@ -311,50 +311,56 @@ fn who_left_is_remembered_and_who_is_alike_costs_nothing() {
     assert!(retired.len() > 800 && !retired.contains(&identity.unwrap()), "{}", retired.len());
 }
 
+/// That there is a node, with addresses of its own and blocks.
+fn node(name: &str, own: &[&str], blocks: &[&str]) -> Saying {
+    Saying::Node(Box::new(Node {
+        name: name.parse().unwrap(),
+        tunnel: own[0].parse().unwrap(),
+        addresses: own.iter().map(|address| address.parse().unwrap()).collect(),
+        blocks: blocks.iter().map(|block| block.parse().unwrap()).collect(),
+        zone: None,
+    }))
+}
+
+/// That there is a policy about all, with these blocks in both directions.
+fn policy_of_blocks(name: &str, blocks: Value) -> Saying {
+    let blocks: Vec<Block> = serde_json::from_value(blocks).unwrap();
+    let peers: Vec<StatedPeer> = blocks.into_iter().map(StatedPeer::Block).collect();
+    let rules = || Some(vec![StatedRule { peers: Some(peers.clone()), ports: None }]);
+    let (name, subjects) = (name.parse().unwrap(), osier_model::Selector::default());
+    Saying::Put(Statement::Policy(StatedPolicy {
+        name,
+        subjects,
+        ingress: rules(),
+        egress: rules(),
+    }))
+}
+
+/// Whether a policy lets an address in, and whether it lets out to it.
+fn lets(world: &World, name: &str, address: &str) -> (bool, bool) {
+    let address = address.parse().unwrap();
+    let Object::Policy(policy) = &world.objects[&Key::Policy(name.parse().unwrap())] else {
+        unreachable!("no policy");
+    };
+    policy.validate().unwrap();
+    let has = |rules: &Option<Vec<osier_model::PolicyRule>>| {
+        let peers = rules.iter().flatten().flat_map(|rule| rule.peers.iter().flatten());
+        let mut blocks = peers.filter_map(|peer| match peer {
+            Peer::Block(block) => Some(block),
+            Peer::Selection(_) => None,
+        });
+        blocks.any(|block| block.contains(address))
+    };
+    (has(&policy.ingress), has(&policy.egress))
+}
+
 /// What comes from a node has its gateway's address: it is let in by blocks that have the node's own,
 /// and not by those that except it, whichever came first, policy or node.
 #[test]
 fn blocks_mean_nodes_by_their_own_addresses() {
-    let node = |name: &str, own: &[&str], blocks: &[&str]| {
-        Saying::Node(Box::new(Node {
-            name: name.parse().unwrap(),
-            tunnel: own[0].parse().unwrap(),
-            addresses: own.iter().map(|address| address.parse().unwrap()).collect(),
-            blocks: blocks.iter().map(|block| block.parse().unwrap()).collect(),
-            zone: None,
-        }))
-    };
-    let policy = |name: &str, blocks: Value| {
-        let blocks: Vec<Block> = serde_json::from_value(blocks).unwrap();
-        let peers: Vec<StatedPeer> = blocks.into_iter().map(StatedPeer::Block).collect();
-        let rules = || Some(vec![StatedRule { peers: Some(peers.clone()), ports: None }]);
-        let (name, subjects) = (name.parse().unwrap(), osier_model::Selector::default());
-        Saying::Put(Statement::Policy(StatedPolicy {
-            name,
-            subjects,
-            ingress: rules(),
-            egress: rules(),
-        }))
-    };
+    let policy = policy_of_blocks;
     let mut roster = Roster::default();
     let mut world = World::default();
-    // Which addresses a policy lets in, and that it lets out to none but those that it names.
-    let lets = |world: &World, name: &str, address: &str| {
-        let address = address.parse().unwrap();
-        let Object::Policy(policy) = &world.objects[&Key::Policy(name.parse().unwrap())] else {
-            panic!("no policy");
-        };
-        policy.validate().unwrap();
-        let has = |rules: &Option<Vec<osier_model::PolicyRule>>| {
-            let peers = rules.iter().flatten().flat_map(|rule| rule.peers.iter().flatten());
-            let mut blocks = peers.filter_map(|peer| match peer {
-                Peer::Block(block) => Some(block),
-                Peer::Selection(_) => None,
-            });
-            blocks.any(|block| block.contains(address))
-        };
-        (has(&policy.ingress), has(&policy.egress))
-    };
     world.hear(
         &mut roster,
         vec![

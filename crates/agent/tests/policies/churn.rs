@@ -95,11 +95,11 @@ fn churn(pods: usize, policies: u32) {
             let begun = Instant::now();
             let every = (pods / BATCH / MOMENTS).max(1);
             for first in (0..pods).step_by(BATCH) {
-                if first / BATCH % every == 0 {
+                if (first / BATCH).is_multiple_of(every) {
                     come_unheard(&stage, policies, first, &seen);
                 }
                 come_and_go(&stage, policies, first, &seen);
-                if (first + BATCH) % TELL == 0 {
+                if (first + BATCH).is_multiple_of(TELL) {
                     eprintln!(
                         "{} of {pods} pods after {:?}: {seen}",
                         first + BATCH,
