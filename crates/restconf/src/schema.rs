@@ -67,7 +67,7 @@ pub enum LeafType {
     Uuid,
     /// Of either family.
     Address,
-    /// The same, or [`NONE`]: whoever says so wants none, and not any.
+    /// The same, or `None`: whoever says so wants none, and not any.
     AddressOrNone,
     /// An address and a length.
     Prefix,
