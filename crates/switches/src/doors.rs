@@ -249,16 +249,18 @@ impl House {
         }
         match session.request(&Message::FeaturesRequest).await {
             Ok(Message::FeaturesReply(features)) => {
-                self.give(node, Input::OpenFlow(features.datapath_id, session, events));
-                Ok(())
+                match self.give(node, Input::OpenFlow(features.datapath_id, session, events)) {
+                    true => Ok(()),
+                    false => Err("its node's task is busy".to_owned()),
+                }
             }
             Ok(other) => Err(format!("it answers a question for features with {other:?}")),
             Err(error) => Err(error.to_string()),
         }
     }
 
-    /// Gives a session to its node's task, which begins if there is none.
-    fn give(&self, node: NodeName, input: Input) {
+    /// Gives a session to its node's task, which begins if there is none; whether that could take it.
+    fn give(&self, node: NodeName, input: Input) -> bool {
         let mut nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
         nodes.retain(|_, inputs| !inputs.is_closed());
         let inputs = nodes.entry(node).or_insert_with_key(|node| {
@@ -267,10 +269,12 @@ impl House {
             tokio::spawn(driver.run(received));
             inputs
         });
-        // The switch tries again.
-        if inputs.try_send(input).is_err() {
+        // Who dials tries again.
+        let is_taken = inputs.try_send(input).is_ok();
+        if !is_taken {
             debug!("a node's switch opens sessions faster than they can be taken");
         }
+        is_taken
     }
 
     /// Dials a database, again and again.
@@ -286,6 +290,11 @@ impl House {
                 continue;
             };
             let session = Manager::connect(vec![remote.clone()], config(self.options.tls.clone()));
+            // The node's task would wait for one that nobody answers, though its database may dial us.
+            if session.ready().await.is_err() || self.node_at(address).as_ref() != Ok(&node) {
+                sleep(LOOK).await;
+                continue;
+            }
             self.give(node.clone(), Input::Manager(session));
             // As long as somebody drives it.
             while self.is_driven(&node) {
