@@ -146,6 +146,10 @@ fn at_the_end(sent: &Packet, walk: &Walk) -> Packet {
     let address = |names: [&str; 2]| names.iter().find_map(|name| field(name)?.parse().ok());
     packet.source = address(["nw_src", "ipv6_src"]).unwrap_or(packet.source);
     packet.target = address(["nw_dst", "ipv6_dst"]).unwrap_or(packet.target);
+    // An endpoint may listen at another port than its Service.
+    let port = |name: &str, sent: Option<u16>| sent.and(field(name)?.parse().ok());
+    packet.source_port = port("tp_src", sent.source_port).or(sent.source_port);
+    packet.target_port = port("tp_dst", sent.target_port).or(sent.target_port);
     packet
 }
 
