@@ -29,7 +29,9 @@ fn image(folder: &Path) -> PathBuf {
     succeeds(xtask.arg("cni").env("CARGO_TARGET_DIR", programs.parent().unwrap()));
     let binaries = folder.join("binaries");
     std::fs::create_dir(&binaries).unwrap();
-    std::os::unix::fs::symlink(programs.join("osier"), binaries.join("osier")).unwrap();
+    for name in ["osier", "osier-agent"] {
+        std::os::unix::fs::symlink(programs.join(name), binaries.join(name)).unwrap();
+    }
     let plugin = programs.with_file_name("plugin").join("osier-cni");
     std::os::unix::fs::symlink(plugin, binaries.join("osier-cni")).unwrap();
     let archive = folder.join("image.tar");
@@ -86,6 +88,7 @@ fn everything_in_it_runs_with_a_read_only_root() {
     for (line, said) in [
         ("/usr/bin/osier version", concat!("osier ", env!("CARGO_PKG_VERSION"))),
         ("/usr/bin/osier agent --help", "Usage: osier agent"),
+        ("/usr/bin/osier-agent --version", concat!("osier-agent ", env!("CARGO_PKG_VERSION"))),
         ("/usr/bin/osier controller --help", "Usage: osier controller"),
         ("/usr/bin/osier install-cni --to /tmp/bin", "installed in /tmp/bin"),
         ("/usr/bin/osier prepare-ovs --database /tmp/conf.db", "/tmp/conf.db: made"),
