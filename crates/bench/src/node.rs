@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 /// What may take long here takes seconds.
@@ -195,8 +195,7 @@ pub(crate) fn cpu_of(processes: &[u32]) -> Result<Duration> {
 }
 
 pub(crate) fn cargo(arguments: &[&str]) -> Result<()> {
-    let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(program);
+    let mut command = osier_testbed::cargo();
     // It says where things are, which is not what we say.
     command.args(arguments).current_dir(env!("CARGO_MANIFEST_DIR")).stdout(Stdio::null());
     let status = command.status().context("cargo cannot be run")?;

@@ -24,6 +24,7 @@
 //! This crate knows nothing of Osier: what it reports comes from foreign tools (`ip`, `ovs-vsctl`,
 //! `ovs-ofctl`, `ping`), so that it can judge our own code.
 
+mod cargo;
 mod command;
 mod daemon;
 mod dhclient;
@@ -41,6 +42,7 @@ mod process;
 pub mod traffic;
 mod wait;
 
+pub use cargo::cargo;
 pub use command::{Command, CommandError, Output};
 pub use daemon::DaemonError;
 pub use dhclient::Dhclient;

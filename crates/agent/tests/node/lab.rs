@@ -21,16 +21,8 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) fn executables() -> &'static Path {
     static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
     DIRECTORY.get_or_init(|| {
-        let mut build = Command::new(env!("CARGO"));
+        let mut build = osier_testbed::cargo();
         build.args(["build", "-q", "-p", "osier-cni", "-p", "osier"]);
-        // What cargo says of this package: `ring`, for one, is built anew when that differs.
-        let said = std::env::vars_os().map(|(name, _)| name);
-        for name in said.filter(|name| {
-            let name = name.to_string_lossy();
-            name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")
-        }) {
-            build.env_remove(name);
-        }
         if !cfg!(debug_assertions) {
             build.arg("--release");
         }

@@ -2,10 +2,14 @@
 
 use crate::lab::{PATIENCE, rewrite_view};
 use crate::stage::{Guest, Stage, at, eventually, service};
+use nix::sys::socket::sockopt::SendTimeout;
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, setsockopt, socket};
+use nix::sys::time::{TimeVal, TimeValLike as _};
 use osier_testbed::{Netns, wait_until};
 use std::collections::{BTreeSet, HashMap};
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::os::fd::AsRawFd as _;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -21,8 +25,9 @@ const PAUSE: Duration = Duration::from_millis(250);
 const TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Clients of one pod: it is not to come to use a port again while the tracker remembers the connection
-/// before, which the datapath in `ovs-vswitchd` would give another then.
-const TOGETHER: usize = 25;
+/// before, which the datapath in `ovs-vswitchd` would give another then. Linux goes round its ports in some
+/// 3,000 connections, and the tracker remembers one for up to a minute: so, fifty a second at the most.
+const TOGETHER: usize = 10;
 
 /// Which endpoint had a connection from where last.
 type Seen = Arc<Mutex<HashMap<SocketAddr, u16>>>;
@@ -48,7 +53,14 @@ fn churn(changes: usize, clients: usize) {
         }
     }
     tell(&stage, addresses, &BTreeSet::new());
-    let request = || request(&seen);
+    let ovs = stage.cluster.fabric.nodes()[0].ovs();
+    let tracked = |from: SocketAddr| {
+        let all =
+            ovs.appctl(&["dpctl/dump-conntrack", "-m"]).unwrap_or_else(|error| error.to_string());
+        let its = format!("orig=(src={},dst={WEB},sport={},", from.ip(), from.port());
+        all.lines().filter(|line| line.contains(&its)).collect::<Vec<_>>().join("; ")
+    };
+    let request = || request(&seen, &tracked);
     eventually("the Service", &stage.client.netns, request, Result::is_ok);
     let (done, answered, failed) =
         (AtomicBool::new(false), AtomicUsize::new(0), Mutex::new(Vec::new()));
@@ -138,8 +150,8 @@ fn serve(netns: &Netns, at: SocketAddr, seen: &Seen) {
 
 /// A connection, and a word there and back. That it ends early is right if its endpoint was one that
 /// comes and goes.
-fn request(seen: &Seen) -> io::Result<()> {
-    let mut stream = TcpStream::connect_timeout(&at(WEB, 80), TIMEOUT)?;
+fn request(seen: &Seen, tracked: &dyn Fn(SocketAddr) -> String) -> io::Result<()> {
+    let mut stream = connect(at(WEB, 80), tracked)?;
     let from = stream.local_addr()?;
     stream.set_read_timeout(Some(Duration::from_secs(3)))?;
     let mut exchange = || -> io::Result<()> {
@@ -162,4 +174,16 @@ fn request(seen: &Seen) -> io::Result<()> {
         taken = by(seen);
     }
     if taken == Some(STAYS) { said } else { Ok(()) }
+}
+
+/// Connects; who cannot tells what the tracker knows of it.
+fn connect(to: SocketAddr, tracked: &dyn Fn(SocketAddr) -> String) -> io::Result<TcpStream> {
+    let socket = socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
+    let limit = TimeVal::seconds(i64::try_from(TIMEOUT.as_secs()).unwrap());
+    setsockopt(&socket, SendTimeout, &limit)?;
+    let connected = nix::sys::socket::connect(socket.as_raw_fd(), &SockaddrStorage::from(to));
+    let stream = TcpStream::from(socket);
+    let Err(error) = connected else { return Ok(stream) };
+    let from = stream.local_addr()?;
+    Err(io::Error::other(format!("{error} from {from}; tracked: {}", tracked(from))))
 }

@@ -137,17 +137,10 @@ spec:
 pub(crate) fn programs() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let profile = test.parent().unwrap().parent().unwrap().to_owned();
-    let mut cargo = Command::new(env!("CARGO"));
+    let mut cargo = osier_testbed::cargo();
     cargo.args(["build", "-q", "--locked", "-p", "osier", "-p", "xtask"]);
     if !cfg!(debug_assertions) {
         cargo.arg("--release");
-    }
-    // What cargo says of this package: `ring`, for one, is built anew when that differs.
-    for (name, _) in std::env::vars_os() {
-        let text = name.to_string_lossy();
-        if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
-            cargo.env_remove(&name);
-        }
     }
     let mut plugin = Command::new(profile.join("xtask"));
     plugin.arg("cni").env("CARGO_TARGET_DIR", profile.parent().unwrap());

@@ -16,7 +16,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) fn executables() -> &'static Path {
     static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
     DIRECTORY.get_or_init(|| {
-        let mut build = Command::new(env!("CARGO"));
+        let mut build = osier_testbed::cargo();
         build.args(["build", "-q", "-p", "osier-cni", "-p", "osier"]);
         if !cfg!(debug_assertions) {
             build.arg("--release");

@@ -4,7 +4,6 @@ use crate::rig::{PATIENCE, Rig};
 use osier_testbed::{Netns, Process, wait_until};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 /// The default network, which agents' pods are of.
 pub(crate) const MODEL: &str = r#"
@@ -26,7 +25,7 @@ spec: { vni: 1, router: default, reach: routed }
 
 /// The plugin of agents, built where this test is.
 pub(crate) fn plugin() -> PathBuf {
-    let build = Command::new(env!("CARGO")).args(["build", "-q", "-p", "osier-cni"]).status();
+    let build = osier_testbed::cargo().args(["build", "-q", "-p", "osier-cni"]).status();
     assert!(build.unwrap().success(), "the plugin cannot be built");
     PathBuf::from(env!("CARGO_BIN_EXE_osier")).with_file_name("osier-cni")
 }
