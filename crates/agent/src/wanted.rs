@@ -3,6 +3,9 @@
 //! Of ports of this node a view can only wish: they are there when a runtime has made them, and
 //! then count as they are made. What a view may decide of a living one is what it is to policies
 //! and how fast it may be. Nothing here talks to anybody.
+//!
+//! A view is heard first, and followed a moment later. A port that comes in between is to policies what
+//! the view was that is followed: with an identity that its policies do not know yet it would be free.
 
 use crate::services::Stale;
 use crate::view::{Said, Taken, ViewContent};
@@ -18,6 +21,8 @@ pub(crate) struct Wanted {
     said: Said,
     compiler: Compiler,
     here: BTreeMap<PortKey, (Port, Attachment)>,
+    /// What the view that is followed wishes ports of this node to be to policies.
+    wished: BTreeMap<PortKey, Identity>,
 }
 
 /// What steps came to.
@@ -39,7 +44,8 @@ impl Wanted {
     /// The view and nothing else.
     pub(crate) fn new(said: Said, local: LocalPorts) -> Result<Self, CompileError> {
         let compiler = compiler_of(&said, local, &BTreeMap::new())?;
-        Ok(Self { said, compiler, here: BTreeMap::new() })
+        let wished = wished(&said);
+        Ok(Self { said, compiler, here: BTreeMap::new(), wished })
     }
 
     /// What the source said.
@@ -93,8 +99,9 @@ impl Wanted {
 
     fn follow_one(&mut self, change: Change) -> Result<Vec<Compiled>, CompileError> {
         let key = match &change {
-            Change::Put(Object::Port(port)) => port.key.clone(),
-            Change::Delete(Key::Port(key)) => key.clone(),
+            Change::Put(Object::Port(Port { key, .. })) | Change::Delete(Key::Port(key)) => {
+                key.clone()
+            }
             Change::Put(Object::Guard(Guard { namespace }))
             | Change::Delete(Key::Guard(namespace)) => {
                 let namespace = namespace.clone();
@@ -109,12 +116,22 @@ impl Wanted {
             }
             _ => return self.compiler.apply(change),
         };
+        match self.wish(&key).map(|wish| wish.identity) {
+            Some(identity) => self.wished.insert(key.clone(), identity),
+            None => self.wished.remove(&key),
+        };
         match self.here.get(&key) {
             Some((port, _)) => {
-                self.compiler.apply(Change::Put(Object::Port(decided(&self.said, port))))
+                let port = self.decided(port);
+                self.compiler.apply(Change::Put(Object::Port(port)))
             }
             None => self.compile_absent(&key),
         }
+    }
+
+    /// A port as it is made, with what the view decides.
+    fn decided(&self, port: &Port) -> Port {
+        decided(&self.said, self.view(), &self.wished, port)
     }
 
     /// What ports are to policies may be another.
@@ -123,8 +140,9 @@ impl Wanted {
         which: impl Fn(&Port) -> bool,
     ) -> Result<Vec<Compiled>, CompileError> {
         let mut compiled = Vec::new();
-        for (port, _) in self.here.values().filter(|(port, _)| which(port)) {
-            let port = decided(&self.said, port);
+        let ports = self.here.values().map(|(port, _)| port).filter(|port| which(port));
+        let ports: Vec<Port> = ports.map(|port| self.decided(port)).collect();
+        for port in ports {
             compiled.extend(self.compiler.apply(Change::Put(Object::Port(port)))?);
         }
         Ok(compiled)
@@ -144,6 +162,7 @@ impl Wanted {
     pub(crate) fn recompile(&mut self, local: LocalPorts) -> Result<Vec<Compiled>, CompileError> {
         let compiler = compiler_of(&self.said, local, &self.here)?;
         let mut all = compiler.all()?;
+        self.wished = wished(&self.said);
         let before = std::mem::replace(&mut self.compiler, compiler).all()?;
         let owners: BTreeSet<_> = all.iter().map(|compiled| compiled.owner.clone()).collect();
         let gone = before.into_iter().filter(|compiled| !owners.contains(&compiled.owner));
@@ -159,7 +178,7 @@ impl Wanted {
         at: Attachment,
     ) -> Result<Vec<Compiled>, CompileError> {
         let key = port.key.clone();
-        let object = Object::Port(decided(&self.said, &port));
+        let object = Object::Port(self.decided(&port));
         let mut compiled = self.compiler.apply(Change::Put(object))?;
         compiled.extend(self.compiler.attach(key.clone(), at)?);
         self.here.insert(key, (port, at));
@@ -181,19 +200,29 @@ fn wish<'a>(said: &'a Said, key: &PortKey) -> Option<&'a Port> {
     view.ports().get(key).filter(|port| port.node == *view.node())
 }
 
-/// A port as it is made, with what the view decides.
-fn decided(said: &Said, port: &Port) -> Port {
+/// What a view wishes ports of its node to be to policies.
+fn wished(said: &Said) -> BTreeMap<PortKey, Identity> {
+    let view = said.view();
+    let own = view.ports().values().filter(|port| port.node == *view.node());
+    own.map(|port| (port.key.clone(), port.identity)).collect()
+}
+
+/// A port as it is made, with what the view decides that is heard, and the one that is followed.
+fn decided(
+    said: &Said,
+    followed: &View,
+    wished: &BTreeMap<PortKey, Identity>,
+    port: &Port,
+) -> Port {
     let mut port = port.clone();
-    let wish = wish(said, &port.key);
-    if let Some(wish) = wish.filter(|wish| !wish.limits.is_none()) {
+    if let Some(wish) = wish(said, &port.key).filter(|wish| !wish.limits.is_none()) {
         port.limits = wish.limits;
     }
-    let view = said.view();
-    let workload = view.workloads().get(&port.key.device).map(|workload| workload.identity);
-    let wished = wish.map(|wish| wish.identity).filter(|identity| *identity != Identity::ANY);
+    let workload = followed.workloads().get(&port.key.device).map(|workload| workload.identity);
+    let wished = wished.get(&port.key).copied().filter(|identity| *identity != Identity::ANY);
     if let Some(identity) = workload.or(wished) {
         port.identity = identity;
-    } else if is_guarded(view, &port) {
+    } else if is_guarded(followed, &port) || is_guarded(said.view(), &port) {
         // Its labels may be such that nobody may reach it.
         port.identity = Identity::QUARANTINED;
     }
@@ -227,8 +256,10 @@ fn compiler_of(
             _ => drop(compiler.apply(change)?),
         }
     }
+    let wished = wished(said);
     for (port, at) in here.values() {
-        compiler.apply(Change::Put(Object::Port(decided(said, port))))?;
+        let port = decided(said, view, &wished, port);
+        compiler.apply(Change::Put(Object::Port(port.clone())))?;
         compiler.attach(port.key.clone(), *at)?;
     }
     Ok(compiler)
@@ -314,6 +345,26 @@ objects:
         same_as_anew(&mut wanted);
         wanted.detach(&port().key).unwrap();
         assert!(wanted.view().ports().is_empty());
+    }
+
+    #[test]
+    fn who_comes_before_a_view_is_followed_is_not_known_by_it() {
+        let guard = "  - { kind: guard, namespace: a }\n";
+        let identity = |wanted: &Wanted| wanted.view().ports()[&port().key].identity;
+        for knows in [
+            view_with("node: n1, identity: 300"),
+            format!("{VIEW}  - {{ kind: workload, device: 'a:b', node: n1, identity: 300 }}\n"),
+        ] {
+            for before in [VIEW.to_owned(), format!("{VIEW}{guard}")] {
+                let mut wanted = wanted(&before);
+                let taken = wanted.hear(said(&format!("{knows}{guard}"))).unwrap();
+                wanted.attach(port(), at()).unwrap();
+                assert_eq!(identity(&wanted), Identity::QUARANTINED, "its policies are not there");
+                assert!(wanted.follow(taken.changes).refused.is_none());
+                assert_eq!(identity(&wanted), Identity(300));
+                same_as_anew(&mut wanted);
+            }
+        }
     }
 
     #[test]

@@ -242,7 +242,9 @@ impl Seen {
             None => drop(self.silent.fetch_add(1, Relaxed)),
         }
         if answered.is_some() != passes {
-            self.wrong.lock().unwrap().push(format!("{} to {at}: {answered:?}", from.name));
+            let wrong = format!("{} to {at}: {answered:?}", from.name);
+            eprintln!("wrong: {wrong}");
+            self.wrong.lock().unwrap().push(wrong);
         }
     }
 }
