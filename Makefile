@@ -59,7 +59,7 @@ soak: packages ## the long suites, not in CI
 	$(CARGO) test --workspace --locked --no-fail-fast -- --ignored soak --nocapture
 
 # What upgrades begin with: an earlier commit, newer than the last change that broke them.
-EARLIER ?= 7c31d56
+EARLIER ?= 27e6cfa
 
 .PHONY: upgrade
 upgrade: packages kubernetes ## from an earlier build to this one, in a cluster whose pods talk meanwhile; EARLIER=commit

@@ -380,7 +380,7 @@ impl Compiler {
                 let epoch = mode.rejudge.then(|| self.policies.epoch());
                 pipeline::flows(out, self.local, tunnel, Application { epoch, log: mode.log });
                 arp::dispatch(out);
-                track::fabric(out, &self.view.fabric().services);
+                track::fabric(out, self.view.fabric());
                 service_gateway::flows(out, self.local, self.view.fabric());
             }
             Owner::Shared(shared) => {

@@ -41,6 +41,8 @@ pub(crate) mod priority {
     pub(crate) const NORMAL: u16 = 100;
     pub(crate) const GUARD: u16 = 110;
     pub(crate) const HIGH: u16 = 120;
+    /// What goes on and never began.
+    pub(crate) const ASTRAY: u16 = 130;
     /// Connections that are known already, and packets that belong to none.
     pub(crate) const KNOWN: u16 = 140;
     /// The same, by Service.

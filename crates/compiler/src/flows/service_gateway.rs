@@ -8,6 +8,7 @@
 //! The port is of the default network and of no router: nobody has a route to it.
 
 use super::node::own_addresses;
+use super::track::goes_on;
 use super::{mac, out_of, priority};
 use crate::compile::DEFAULT_VNI;
 use crate::conntrack::{GATEWAY_ZONE, ask, look_up, note, remember_gateway, state, track, zone_of};
@@ -20,10 +21,6 @@ use osier_model::{Fabric, Identity, Mac, Node, Port, VrfId};
 use osier_openflow::field::Field;
 use osier_openflow::port_no::PortNo;
 use std::net::IpAddr;
-
-const TCP: u8 = 6;
-/// The bit of TCP's flags that only beginnings have.
-const SYN: u16 = 2;
 
 /// Who leads pods to Services: the machine, by this port, or the switch.
 pub(crate) fn leads(local: LocalPorts, fabric: &Fabric) -> Option<PortNo> {
@@ -73,11 +70,10 @@ fn unknown(out: &mut Emitter, led_by_machine: bool) {
         );
         out.add(match led_by_machine {
             true => rule.eq(Field::CT_ZONE, GATEWAY_ZONE).then(look_up(router, Table::Service)),
-            false => rule
-                .eq(Field::CT_ZONE, router)
-                .eq(Field::IP_PROTO, TCP)
-                .masked(Field::TCP_FLAGS, 0_u16, SYN)
-                .then(ask(GATEWAY_ZONE, Table::Service)),
+            false => {
+                let rule = goes_on(rule.eq(Field::CT_ZONE, router));
+                rule.then(ask(GATEWAY_ZONE, Table::Service))
+            }
         });
     }
 }

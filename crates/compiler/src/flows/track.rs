@@ -14,6 +14,9 @@ use osier_model::{Fabric, Mac, VrfId};
 use osier_openflow::field::Field;
 use std::net::IpAddr;
 
+const TCP: u8 = 6;
+/// The bit of TCP's flags that only beginnings have.
+const SYN: u16 = 2;
 const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;
 
@@ -23,16 +26,21 @@ const ERRORS: [(u16, u8, Field, &[u8]); 2] =
 
 /// What holds for the whole cluster: its range of Services' addresses, and connections that are
 /// known.
-pub(crate) fn fabric(out: &mut Emitter, ranges: &[IpNet]) {
-    for range in ranges {
+pub(crate) fn fabric(out: &mut Emitter, fabric: &Fabric) {
+    for range in &fabric.services {
         to_services(out, VrfId::default(), *range);
+        let to = |priority| {
+            let rule = Rule::new(Table::Service, priority).when(Register::VRF, 0_u8);
+            rule.destined(*range)
+        };
         // Nobody has that address, or does not listen there.
-        out.add(
-            Rule::new(Table::Service, priority::LAST)
-                .when(Register::VRF, 0_u8)
-                .destined(*range)
-                .then(Question::Reject.ask()),
-        );
+        out.add(to(priority::LAST).then(Question::Reject.ask()));
+        if !fabric.service_gateway {
+            // It goes on, and nobody knows how it began: its endpoint is gone. Another one would not know it
+            // either, or take it for what had the same ports before; and the tracker in `ovs-vswitchd` would
+            // remember that for a day, and let nothing begin from that port.
+            out.add(goes_on(to(priority::ASTRAY)).then(Question::Reject.ask()));
+        }
     }
     let known = [state::DESTINATION_TRANSLATED, state::ESTABLISHED, state::RELATED];
     for bits in known {
@@ -44,6 +52,11 @@ pub(crate) fn fabric(out: &mut Emitter, ranges: &[IpNet]) {
         );
     }
     out.add(Rule::new(Table::Service, priority::INVALID).tracked(state::INVALID));
+}
+
+/// What begins no connection.
+pub(super) fn goes_on(rule: Rule) -> Rule {
+    rule.eq(Field::IP_PROTO, TCP).masked(Field::TCP_FLAGS, 0_u16, SYN)
 }
 
 /// What several Services share.

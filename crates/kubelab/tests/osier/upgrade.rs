@@ -1,6 +1,7 @@
 //! From an earlier build to this one, part by part, while pods talk and others are made.
 //!
-//! Agents and controller of different builds work together for a while, in both ways.
+//! Agents and controller of different builds work together for a while, in both ways, and so do agents and
+//! the plugins that runtimes start.
 
 use crate::stream::Stream;
 use crate::world::{PATIENCE, World, programs};
@@ -19,7 +20,8 @@ const PODS: usize = 4;
 #[ignore = "takes an earlier build: run by `make upgrade`"]
 fn an_upgrade_takes_no_packet_and_builds_may_differ() {
     let earlier = std::env::var(EARLIER).expect("OSIER_EARLIER_DIR says where an earlier build is");
-    let world = World::with(&Path::new(&earlier).join("release"), "earlier");
+    let earlier = Path::new(&earlier);
+    let world = World::with(&earlier.join("release"), "earlier");
     let new = Osier::of_programs(world.cluster.lab(), &programs(), "later", &["datapath=netdev"]);
     let new = new.unwrap();
     let (old_agent, new_agent) = (of_agent(&world.osier.manifest), of_agent(&new.manifest));
@@ -32,7 +34,9 @@ fn an_upgrade_takes_no_packet_and_builds_may_differ() {
         let _stop = Stop(&makers.done);
         makers.step(&world, "agents are newer than the controller", &new_agent);
         makers.step(&world, "all is new", &new.manifest);
+        makers.with_plugin(&world, "plugins are older than agents", &earlier.join("plugin"));
         makers.step(&world, "agents are older than the controller", &old_agent);
+        makers.with_plugin(&world, "plugins are newer than agents", &programs().join("../plugin"));
         makers.step(&world, "all is new again", &new.manifest);
     });
     stream.nothing_lost("upgraded");
@@ -91,17 +95,35 @@ impl Makers {
         }
     }
 
+    /// Waits until so many more pods were made.
+    fn make_more(&self, world: &World) {
+        let before = self.made();
+        let enough = || match self.made() - before {
+            made if made >= PODS => Ok(()),
+            made => Err(format!("{made} pods")),
+        };
+        world.cluster.wait("pods to be made", PATIENCE, enough).unwrap();
+    }
+
+    /// Puts another build's plugin on all nodes, in one step as an upgrade does, and has pods made by it.
+    fn with_plugin(&self, world: &World, what: &str, dir: &Path) {
+        world.step(what, |world| {
+            let plugin = dir.join("osier-cni").display().to_string();
+            for node in world.cluster.nodes() {
+                let machine = node.machine();
+                machine.run(&["cp", &plugin, "/opt/cni/bin/.osier-other"]).unwrap();
+                machine.run(&["mv", "/opt/cni/bin/.osier-other", "/opt/cni/bin/osier"]).unwrap();
+            }
+            self.make_more(world);
+        });
+    }
+
     /// Applies a manifest, waits until it is real, and until pods were made with it.
     fn step(&self, world: &World, what: &str, manifest: &str) {
         world.step(what, |world| {
             world.cluster.apply(manifest).unwrap();
             world.wait_for_osier();
-            let before = self.made();
-            let enough = || match self.made() - before {
-                made if made >= PODS => Ok(()),
-                made => Err(format!("{made} pods")),
-            };
-            world.cluster.wait("pods to be made", PATIENCE, enough).unwrap();
+            self.make_more(world);
             let query = "jsonpath={.items[*].status.conditions[?(@.type=='NetworkUnavailable')].status}";
             let said = world.cluster.kubectl(&["get", "nodes", "-o", query]).unwrap();
             assert_eq!(said, "False False");
