@@ -10,12 +10,12 @@ tracked_ways! { POLICY_WAYS:
     // Between ports of this node.
     "shop to web, as both may": "in_port=b,tcp,dl_src=0a:00:00:00:00:0b,dl_dst=0e:6f:73:69:65:72,nw_src=10.1.1.11,nw_dst=10.1.1.10,tcp_dst=8082,nw_ttl=64", NEW, 1 => [",a"];
     "shop to web, IPv6": "in_port=b,tcp6,dl_src=0a:00:00:00:00:0b,dl_dst=0e:6f:73:69:65:72,ipv6_src=fd01:0:0:1::11,ipv6_dst=fd01:0:0:1::10,tcp_dst=8080,nw_ttl=64", NEW, 1 => [",a"];
-    "shop to web by its Service, after one endpoint was chosen": "in_port=b,tcp,dl_src=0a:00:00:00:00:0b,dl_dst=0e:6f:73:69:65:72,nw_src=10.1.1.11,nw_dst=10.96.0.10,tcp_dst=80,nw_ttl=64", NEW, 2 => [",a"];
+    "shop to web by its Service, after one endpoint was chosen": "in_port=b,tcp,dl_src=0a:00:00:00:00:0b,dl_dst=0e:6f:73:69:65:72,nw_src=10.1.1.11,nw_dst=10.96.0.10,tcp_dst=80,tcp_flags=syn,nw_ttl=64", NEW, 2 => [",a"];
     "shop to web at another port": "in_port=b,tcp,dl_src=0a:00:00:00:00:0b,dl_dst=0e:6f:73:69:65:72,nw_src=10.1.1.11,nw_dst=10.1.1.10,tcp_dst=8084,nw_ttl=64", NEW, 1 => [DENIED];
     "shop to web by UDP": "in_port=b,udp,dl_src=0a:00:00:00:00:0b,dl_dst=0e:6f:73:69:65:72,nw_src=10.1.1.11,nw_dst=10.1.1.10,udp_dst=8080,nw_ttl=64", NEW, 1 => [DENIED];
     "another to web": "in_port=c,tcp,dl_src=0a:00:00:00:00:0c,dl_dst=0e:6f:73:69:65:72,nw_src=10.1.1.12,nw_dst=10.1.1.10,tcp_dst=8080,nw_ttl=64", NEW, 1 => [DENIED];
-    "another to web by its Service": "in_port=c,tcp,dl_src=0a:00:00:00:00:0c,dl_dst=0e:6f:73:69:65:72,nw_src=10.1.1.12,nw_dst=10.96.0.10,tcp_dst=80,nw_ttl=64", NEW, 2 => [DENIED];
-    "web to itself by its Service": "in_port=a,tcp,dl_src=0a:00:00:00:00:0a,dl_dst=0e:6f:73:69:65:72,nw_src=10.1.1.10,nw_dst=10.96.0.10,tcp_dst=80,nw_ttl=64", NEW, 2 => [",a"];
+    "another to web by its Service": "in_port=c,tcp,dl_src=0a:00:00:00:00:0c,dl_dst=0e:6f:73:69:65:72,nw_src=10.1.1.12,nw_dst=10.96.0.10,tcp_dst=80,tcp_flags=syn,nw_ttl=64", NEW, 2 => [DENIED];
+    "web to itself by its Service": "in_port=a,tcp,dl_src=0a:00:00:00:00:0a,dl_dst=0e:6f:73:69:65:72,nw_src=10.1.1.10,nw_dst=10.96.0.10,tcp_dst=80,tcp_flags=syn,nw_ttl=64", NEW, 2 => [",a"];
     "shop to another, whom nobody isolates, but no rule names": "in_port=b,tcp,dl_src=0a:00:00:00:00:0b,dl_dst=0e:6f:73:69:65:72,nw_src=10.1.1.11,nw_dst=10.1.1.12,tcp_dst=8080,nw_ttl=64", NEW, 1 => [DENIED];
     "another to the shop, whom nobody isolates for that": "in_port=c,tcp,dl_src=0a:00:00:00:00:0c,dl_dst=0e:6f:73:69:65:72,nw_src=10.1.1.12,nw_dst=10.1.1.11,tcp_dst=8080,nw_ttl=64", NEW, 1 => [",b"];
     "answers of the shop to another": "in_port=b,tcp,dl_src=0a:00:00:00:00:0b,dl_dst=0e:6f:73:69:65:72,nw_src=10.1.1.11,nw_dst=10.1.1.12,tcp_src=8080,ct_mark=0,nw_ttl=64", &["trk,est,rpl"], 1 => [DENIED];

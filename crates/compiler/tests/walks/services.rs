@@ -33,27 +33,27 @@ macro_rules! tracked_ways {
 pub(crate) use tracked_ways;
 
 tracked_ways! { SERVICE_WAYS:
-    "pod to a Service": "in_port=a,tcp,dl_src=0a:00:00:00:00:0a,dl_dst=0e:6f:73:69:65:72,nw_src=10.1.1.10,nw_dst=10.96.0.10,tcp_src=40000,tcp_dst=80,nw_ttl=64",
+    "pod to a Service": "in_port=a,tcp,dl_src=0a:00:00:00:00:0a,dl_dst=0e:6f:73:69:65:72,nw_src=10.1.1.10,nw_dst=10.96.0.10,tcp_src=40000,tcp_dst=80,tcp_flags=syn,nw_ttl=64",
         NEW, 1 => [HASHED];
     "pod to a Service, IPv6": "in_port=a,udp6,dl_src=0a:00:00:00:00:0a,dl_dst=0e:6f:73:69:65:72,ipv6_src=fd01:0:0:1::10,ipv6_dst=fd96::10,udp_src=40000,udp_dst=53,nw_ttl=64",
         NEW, 1 => [HASHED];
-    "a pod to itself": "in_port=a,tcp,dl_src=0a:00:00:00:00:0a,dl_dst=0e:6f:73:69:65:72,nw_src=10.1.1.10,nw_dst=10.96.0.13,tcp_src=40000,tcp_dst=80,nw_ttl=64",
+    "a pod to itself": "in_port=a,tcp,dl_src=0a:00:00:00:00:0a,dl_dst=0e:6f:73:69:65:72,nw_src=10.1.1.10,nw_dst=10.96.0.13,tcp_src=40000,tcp_dst=80,tcp_flags=syn,nw_ttl=64",
         NEW, 2 => ["ct(commit,zone=1,nat(src=10.1.1.254)),a"];
-    "pod to a Service that keeps it": "in_port=a,tcp,dl_src=0a:00:00:00:00:0a,dl_dst=0e:6f:73:69:65:72,nw_src=10.1.1.10,nw_dst=10.96.0.15,tcp_src=40000,tcp_dst=80,nw_ttl=64",
+    "pod to a Service that keeps it": "in_port=a,tcp,dl_src=0a:00:00:00:00:0a,dl_dst=0e:6f:73:69:65:72,nw_src=10.1.1.10,nw_dst=10.96.0.15,tcp_src=40000,tcp_dst=80,tcp_flags=syn,nw_ttl=64",
         NEW, 2 => ["ct(commit,zone=1,nat(src=10.1.1.254)),a", "uplink"];
-    "pod to a Service that keeps it, IPv6": "in_port=a,tcp6,dl_src=0a:00:00:00:00:0a,dl_dst=0e:6f:73:69:65:72,ipv6_src=fd01:0:0:1::10,ipv6_dst=fd96::15,tcp_src=40000,tcp_dst=80,nw_ttl=64",
+    "pod to a Service that keeps it, IPv6": "in_port=a,tcp6,dl_src=0a:00:00:00:00:0a,dl_dst=0e:6f:73:69:65:72,ipv6_src=fd01:0:0:1::10,ipv6_dst=fd96::15,tcp_src=40000,tcp_dst=80,tcp_flags=syn,nw_ttl=64",
         NEW, 2 => ["uplink"];
     "pod to SCTP at the node": "in_port=a,sctp,dl_src=0a:00:00:00:00:0a,dl_dst=0e:6f:73:69:65:72,nw_src=10.1.1.10,nw_dst=10.96.0.16,sctp_src=40000,sctp_dst=2905,nw_ttl=64",
         NEW, 2 => ["osier0"];
-    "a connection that is known": "in_port=a,tcp,dl_src=0a:00:00:00:00:0a,dl_dst=0e:6f:73:69:65:72,nw_src=10.1.1.10,nw_dst=10.96.0.10,tcp_src=40000,tcp_dst=80,nw_ttl=64",
+    "a connection that is known": "in_port=a,tcp,dl_src=0a:00:00:00:00:0a,dl_dst=0e:6f:73:69:65:72,nw_src=10.1.1.10,nw_dst=10.96.0.10,tcp_src=40000,tcp_dst=80,tcp_flags=syn,nw_ttl=64",
         &["trk,est,dnat"], 1 => ["osier0"];
-    "nobody answers": "in_port=a,tcp,dl_src=0a:00:00:00:00:0a,dl_dst=0e:6f:73:69:65:72,nw_src=10.1.1.10,nw_dst=10.96.0.11,tcp_src=40000,tcp_dst=80,nw_ttl=64",
+    "nobody answers": "in_port=a,tcp,dl_src=0a:00:00:00:00:0a,dl_dst=0e:6f:73:69:65:72,nw_src=10.1.1.10,nw_dst=10.96.0.11,tcp_src=40000,tcp_dst=80,tcp_flags=syn,nw_ttl=64",
         NEW, 1 => ["controller_id=28531"];
-    "a port that the Service does not have": "in_port=osier0,tcp,dl_src=0e:6f:73:69:65:72,dl_dst=0e:6f:73:69:65:73,nw_src=10.1.1.1,nw_dst=10.96.0.10,tcp_src=40000,tcp_dst=81,nw_ttl=64",
+    "a port that the Service does not have": "in_port=osier0,tcp,dl_src=0e:6f:73:69:65:72,dl_dst=0e:6f:73:69:65:73,nw_src=10.1.1.1,nw_dst=10.96.0.10,tcp_src=40000,tcp_dst=81,tcp_flags=syn,nw_ttl=64",
         NEW, 1 => ["controller_id=28531"];
-    "nobody answers here": "in_port=a,tcp,dl_src=0a:00:00:00:00:0a,dl_dst=0e:6f:73:69:65:72,nw_src=10.1.1.10,nw_dst=10.96.0.12,tcp_src=40000,tcp_dst=80,nw_ttl=64",
+    "nobody answers here": "in_port=a,tcp,dl_src=0a:00:00:00:00:0a,dl_dst=0e:6f:73:69:65:72,nw_src=10.1.1.10,nw_dst=10.96.0.12,tcp_src=40000,tcp_dst=80,tcp_flags=syn,nw_ttl=64",
         NEW, 1 => ["drop"];
-    "what belongs to no connection": "in_port=a,tcp,dl_src=0a:00:00:00:00:0a,dl_dst=0e:6f:73:69:65:72,nw_src=10.1.1.10,nw_dst=10.96.0.10,tcp_src=40000,tcp_dst=80,nw_ttl=64",
+    "what belongs to no connection": "in_port=a,tcp,dl_src=0a:00:00:00:00:0a,dl_dst=0e:6f:73:69:65:72,nw_src=10.1.1.10,nw_dst=10.96.0.10,tcp_src=40000,tcp_dst=80,tcp_flags=syn,nw_ttl=64",
         &["trk,inv"], 1 => ["drop"];
     "node to SCTP at itself": "in_port=osier0,sctp,dl_src=0e:6f:73:69:65:72,dl_dst=0e:6f:73:69:65:73,nw_src=10.1.1.1,nw_dst=10.96.0.16,sctp_src=40000,sctp_dst=2905,nw_ttl=64",
         NEW, 2 => ["ct(commit,zone=1,nat(src=10.1.1.254)),osier0"];

@@ -96,6 +96,10 @@ pub(super) fn flow(in_port: u32, packet: &Packet, transit: Option<&Transit>) -> 
         let name = protocol.trim_end_matches('6');
         let _ = write!(flow, ",{name}_src={from},{name}_dst={to}");
     }
+    if packet.protocol == Protocol::Tcp {
+        // It begins a connection: what goes on with one that nobody knows is refused.
+        flow += ",tcp_flags=syn";
+    }
     flow
 }
 
@@ -153,7 +157,8 @@ mod tests {
         };
         assert_eq!(
             said(flow(16, &tcp, None)),
-            "in_port=16,tcp6,ipv6_src=fd01::2,ipv6_dst=fd02::2,nw_ttl=63,tcp_src=32768,tcp_dst=80"
+            "in_port=16,tcp6,ipv6_src=fd01::2,ipv6_dst=fd02::2,nw_ttl=63,tcp_src=32768,tcp_dst=80,\
+             tcp_flags=syn"
         );
         assert_ne!(flow(16, &tcp, None), flow(16, &Packet { source_port: Some(9), ..tcp }, None));
     }
