@@ -26,8 +26,9 @@ const TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Clients of one pod: it is not to come to use a port again while the tracker remembers the connection
 /// before, which the datapath in `ovs-vswitchd` would give another then. Linux goes round its ports in some
-/// 3,000 connections, and the tracker remembers one for up to a minute: so, fifty a second at the most.
-const TOGETHER: usize = 10;
+/// 3,000 connections, and the tracker remembers one for a minute, and longer when it is busy: so, twenty a
+/// second at the most. With forty, two of 700,000 failed.
+const TOGETHER: usize = 5;
 
 /// Which endpoint had a connection from where last.
 type Seen = Arc<Mutex<HashMap<SocketAddr, u16>>>;

@@ -68,12 +68,10 @@ fn unknown(out: &mut Emitter, led_by_machine: bool) {
             state::TRACKED,
             state::TRACKED | state::ESTABLISHED,
         );
-        out.add(match led_by_machine {
-            true => rule.eq(Field::CT_ZONE, GATEWAY_ZONE).then(look_up(router, Table::Service)),
-            false => {
-                let rule = goes_on(rule.eq(Field::CT_ZONE, router));
-                rule.then(ask(GATEWAY_ZONE, Table::Service))
-            }
+        out.add(if led_by_machine {
+            rule.eq(Field::CT_ZONE, GATEWAY_ZONE).then(look_up(router, Table::Service))
+        } else {
+            goes_on(rule.eq(Field::CT_ZONE, router)).then(ask(GATEWAY_ZONE, Table::Service))
         });
     }
 }
