@@ -76,8 +76,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "osier-bench",
         &[
+            "osier-agent",
             "osier-fleet",
             "osier-kubelab",
+            "osier-model",
             "osier-openflow",
             "osier-ovsdb",
             "osier-southbound",
