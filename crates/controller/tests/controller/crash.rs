@@ -140,5 +140,7 @@ fn what_was_acknowledged_survives_being_killed() {
     let addresses: BTreeSet<String> =
         all.iter().map(|port| port["status"]["addresses"][0].to_string()).collect();
     assert_eq!(addresses.len(), all.len(), "an address was given twice");
-    assert!(all.len() >= acknowledged.len() && acknowledged.len() >= 36);
+    // Each time it was killed, each of the three may not have heard of one that was there: 9, then 6, then 3.
+    let (there, heard) = (all.len(), acknowledged.len());
+    assert!(there >= heard && heard >= 9 + 6 + 3, "{heard} of {there}");
 }
