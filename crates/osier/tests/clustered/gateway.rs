@@ -84,6 +84,25 @@ fn answer(pod: &Netns, address: IpAddr) {
     });
 }
 
+/// The Service, as the switch has to know it: answers of its endpoints go back by the gateway.
+fn service(endpoints: &[IpAddr]) -> String {
+    let endpoints: Vec<String> = endpoints.iter().map(|a| format!("{{ address: {a} }}")).collect();
+    format!(
+        "
+apiVersion: osier.dev/v1alpha1
+kind: Service
+metadata: {{ name: 'red:web' }}
+spec: {{ addresses: [{SERVICE}], ports: [{{ port: 80 }}] }}
+---
+apiVersion: osier.dev/v1alpha1
+kind: Endpoints
+metadata: {{ name: 'red:web-1' }}
+spec: {{ service: 'red:web', ports: [{{ port: {TARGET} }}], endpoints: [{}] }}
+",
+        endpoints.join(", ")
+    )
+}
+
 /// Two controllers, two nodes with agents, a pod that asks, and endpoints on both.
 struct Site {
     _agents: [Process; 2],
@@ -108,6 +127,7 @@ impl Site {
         for (netns, address) in &pods {
             answer(netns, *address);
         }
+        rig.apply(&service(&endpoints));
         (0..2).for_each(|n| proxy(rig.node(n).netns(), &[(SERVICE, endpoints.clone())], TARGET));
         let site = Self { _agents: agents, _pods: pods, client, rig };
         wait_until("the Service", PATIENCE, || ask(&site.client)).unwrap();

@@ -126,6 +126,11 @@ impl Seat {
         self.dir.join("state").join(name)
     }
 
+    /// Where to say what time it is to it. It is there before the controller is.
+    pub(crate) fn clock(&self) -> PathBuf {
+        self.dir.join("clock")
+    }
+
     /// The command line, as the controller's administrator uses it.
     pub(crate) fn administrator(&self, arguments: &[&str]) -> Command {
         let command =
