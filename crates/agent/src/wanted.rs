@@ -43,8 +43,8 @@ pub(crate) struct Followed {
 impl Wanted {
     /// The view and nothing else.
     pub(crate) fn new(said: Said, local: LocalPorts) -> Result<Self, CompileError> {
-        let compiler = compiler_of(&said, local, &BTreeMap::new())?;
         let wished = wished(&said);
+        let compiler = compiler_of(&said, local, &wished, &BTreeMap::new())?;
         Ok(Self { said, compiler, here: BTreeMap::new(), wished })
     }
 
@@ -160,9 +160,10 @@ impl Wanted {
     /// Compiles all anew, for a changed fabric or other numbers of the fixed ports. Owners that
     /// are no more have empty plans.
     pub(crate) fn recompile(&mut self, local: LocalPorts) -> Result<Vec<Compiled>, CompileError> {
-        let compiler = compiler_of(&self.said, local, &self.here)?;
+        let wished = wished(&self.said);
+        let compiler = compiler_of(&self.said, local, &wished, &self.here)?;
         let mut all = compiler.all()?;
-        self.wished = wished(&self.said);
+        self.wished = wished;
         let before = std::mem::replace(&mut self.compiler, compiler).all()?;
         let owners: BTreeSet<_> = all.iter().map(|compiled| compiled.owner.clone()).collect();
         let gone = before.into_iter().filter(|compiled| !owners.contains(&compiled.owner));
@@ -245,6 +246,7 @@ fn is_of(port: &Port, namespace: &NamespaceName) -> bool {
 fn compiler_of(
     said: &Said,
     local: LocalPorts,
+    wished: &BTreeMap<PortKey, Identity>,
     here: &BTreeMap<PortKey, (Port, Attachment)>,
 ) -> Result<Compiler, CompileError> {
     let view = said.view();
@@ -256,10 +258,8 @@ fn compiler_of(
             _ => drop(compiler.apply(change)?),
         }
     }
-    let wished = wished(said);
     for (port, at) in here.values() {
-        let port = decided(said, view, &wished, port);
-        compiler.apply(Change::Put(Object::Port(port.clone())))?;
+        compiler.apply(Change::Put(Object::Port(decided(said, view, wished, port))))?;
         compiler.attach(port.key.clone(), *at)?;
     }
     Ok(compiler)

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use tempfile::TempDir;
 
 const FOLDER: &str = "OSIER_TEST_CONTROLLER";
@@ -101,9 +102,9 @@ fn what_was_acknowledged_survives_being_killed() {
     victim.curl(path, &credential, "/apply", Some(&items)).unwrap();
     let mut acknowledged: Vec<Value> = Vec::new();
     for round in 0..3 {
+        let heard = AtomicUsize::new(0);
         let made = std::thread::scope(|scope| {
-            let victim = &victim;
-            let credential = &credential;
+            let (victim, credential, heard) = (&victim, &credential, &heard);
             let writers: Vec<_> = (0..3)
                 .map(|writer| {
                     scope.spawn(move || {
@@ -111,16 +112,17 @@ fn what_was_acknowledged_survives_being_killed() {
                             let name = format!("r{round}:w{writer}-{n}");
                             resource("Port", &name, &json!({"network": "blue", "node": "n1"}))
                         };
-                        let made = |n| victim.curl(path, credential, "/ports", Some(&port(n)));
+                        let made = |n| {
+                            let made = victim.curl(path, credential, "/ports", Some(&port(n)))?;
+                            heard.fetch_add(1, Ordering::Relaxed);
+                            Some(made)
+                        };
                         (0..200).map_while(made).collect::<Vec<Value>>()
                     })
                 })
                 .collect();
             // In the middle of it.
-            until("some writes", || {
-                let list = victim.curl(path, credential, "/ports?limit=10000", None)?;
-                (list["items"].as_array()?.len() >= acknowledged.len() + 12).then_some(())
-            });
+            until("some writes", || (heard.load(Ordering::Relaxed) >= 12).then_some(()));
             let pid = nix::unistd::Pid::from_raw(victim.child.id().try_into().unwrap());
             nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).unwrap();
             writers.into_iter().flat_map(|writer| writer.join().unwrap()).collect::<Vec<_>>()
@@ -140,7 +142,5 @@ fn what_was_acknowledged_survives_being_killed() {
     let addresses: BTreeSet<String> =
         all.iter().map(|port| port["status"]["addresses"][0].to_string()).collect();
     assert_eq!(addresses.len(), all.len(), "an address was given twice");
-    // Each time it was killed, each of the three may not have heard of one that was there: 9, then 6, then 3.
-    let (there, heard) = (all.len(), acknowledged.len());
-    assert!(there >= heard && heard >= 9 + 6 + 3, "{heard} of {there}");
+    assert!(all.len() >= acknowledged.len() && acknowledged.len() >= 36);
 }
